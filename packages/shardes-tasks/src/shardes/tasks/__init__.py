@@ -1,0 +1,1 @@
+"""Reinforcement learning tasks as fitness functions for `shardes`."""
