@@ -1,18 +1,37 @@
 .DEFAULT_GOAL := help
-.PHONY: help test fast lint types
+.PHONY: help quickstart test fast test-lowest lint types wheels sync
 
-help:
-	@echo "make test | fast | lint | types"
+# What is activated or set for other projects must not reach this one.
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONHOME PYTHONPATH
 
-test:
-	.venv/bin/python -m pytest
+python := .venv/bin/python
 
-fast:
-	.venv/bin/python -m pytest --fast
+help: ## say what each verb does
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
+	@echo 'Each brings what it needs. PYTHON=path chooses the Python, ARGS="..." is handed on to what runs.'
 
-lint:
-	.venv/bin/ruff check
-	.venv/bin/ruff format --check
+quickstart: sync ## train a small byte transformer on the text of LICENSE
+	$(python) docs/examples/quickstart.py $(ARGS)
 
-types:
-	.venv/bin/mypy packages/*/src
+test: sync ## run all tests
+	$(python) -m pytest $(ARGS)
+
+fast: sync ## run the tests without the statistical tier
+	$(python) -m pytest --fast $(ARGS)
+
+test-lowest: ## run the fast tests on the lowest versions that the packages allow
+	@tools/bootstrap.sh lowest
+	.venv-lowest/bin/python -m pytest --fast $(ARGS)
+
+lint: sync ## check style with ruff
+	$(python) -m ruff check
+	$(python) -m ruff format --check
+
+types: sync ## check types with mypy --strict
+	$(python) -m mypy packages/*/src
+
+wheels: sync ## build all packages and check the wheels in clean environments
+	$(python) tools/check_wheels.py
+
+sync:
+	@tools/bootstrap.sh sync
