@@ -1,0 +1,30 @@
+"""Evolution strategies in JAX, the population split over every device of every host."""
+
+from pkgutil import extend_path
+
+__path__ = extend_path(__path__, __name__)
+
+from shardes import random, shaping
+from shardes.es import ESState, Optimizer, Perturbation, ShardedES
+from shardes.mesh import make_mesh
+from shardes.stacked import Stacked
+from shardes.strategies import IIDGaussian, LowRank, Mirrored, SeedRegenerated, Strategy
+from shardes.structured import StructuredWeight, StructuredWeightError
+
+__all__ = [
+    "ESState",
+    "IIDGaussian",
+    "LowRank",
+    "Mirrored",
+    "Optimizer",
+    "Perturbation",
+    "SeedRegenerated",
+    "ShardedES",
+    "Stacked",
+    "Strategy",
+    "StructuredWeight",
+    "StructuredWeightError",
+    "make_mesh",
+    "random",
+    "shaping",
+]

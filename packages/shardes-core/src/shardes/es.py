@@ -1,0 +1,306 @@
+"""The evolution strategy: init, ask, apply, tell, and a generation of them as one program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from shardes import random, shaping
+from shardes.leaves import Leaves
+from shardes.mesh import POPULATION, make_mesh
+from shardes.population import Population
+from shardes.strategies import Strategy
+
+__all__ = ["ESState", "Optimizer", "Perturbation", "ShardedES"]
+
+
+class Optimizer(Protocol):
+    """What an optax gradient transformation looks like; the core does not import optax."""
+
+    init: Callable[[Any], Any]
+    update: Callable[..., tuple[Any, Any]]
+
+
+class ESState(NamedTuple):
+    """Everything a run carries from one generation to the next. A pytree of arrays, replicated over the mesh."""
+
+    params: Any
+    """The master params: every float leaf at least float32."""
+    opt_state: Any
+    """State of the optimizer, over the trained leaves; an empty tuple for plain SGD."""
+    key: jax.Array
+    """The threefry key of the run, uint32 of shape (2,)."""
+    generation: jax.Array
+    """Generations asked for so far, int32."""
+    non_finite: jax.Array
+    """Members so far whose fitness was not finite, int32."""
+
+
+class Perturbation(NamedTuple):
+    """One generation's perturbation, as ask decided it. Never a batch of params."""
+
+    key: jax.Array
+    """The threefry key of the generation, uint32 of shape (2,)."""
+    sigma: Any
+    """Sigma at this generation: a float32 scalar, or a params-shaped tree of them."""
+    lr: jax.Array | None
+    """Learning rate at this generation, float32; None with an optimizer."""
+    noise: list[Any] | None
+    """Noise of every direction, split over the mesh, where the strategy keeps it."""
+
+
+class ShardedES:
+    """An evolution strategy whose population is split over a mesh.
+
+    The update is `theta <- theta - lr / (n sigma) sum_i w_i eps_i`: fitness is a loss, `w` is the shaped fitness and
+    `eps` has unit scale.
+
+    Args:
+        strategy: the perturbation, such as `Mirrored(LowRank(r=1))`.
+        n: members a generation; any number on any number of devices, even under `Mirrored`.
+        sigma: scale of the perturbation: a positive number, a params-shaped tree of them (one a leaf), or a schedule
+            `generation -> sigma`.
+        lr: learning rate of plain SGD: a number or a schedule. Give this or `optimizer`.
+        optimizer: an optax gradient transformation, run on the float32 master; it descends.
+        mesh: a mesh with an axis "pop"; every device by default.
+        shaping: fitness to weights, from `shardes.shaping` or your own: (n,) or (n, groups) to (n,).
+        how: where the update is contracted. "B": every device contracts its own members, then one all-reduce the size
+            of the params. "A": every device contracts the whole population, and only fitness crosses the wire.
+        member_chunk: members that a device evaluates at once; all of its own by default, or as the strategy says.
+        compute_dtype: dtype of the float params that the model sees; that of the master by default.
+        freeze: whether the leaf at a path such as "blocks/layers/norm" is left as it is: neither perturbed nor drawn
+            for nor updated. Leaves that are not float never train.
+
+    Raises:
+        TypeError, ValueError: an argument is not one of these; the message says what is needed.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        n: int,
+        *,
+        sigma: Any,
+        lr: float | Callable[[jax.Array], Any] | None = None,
+        optimizer: Optimizer | None = None,
+        mesh: Mesh | None = None,
+        shaping: shaping.Shaping = shaping.centered_ranks,
+        how: Literal["A", "B"] = "B",
+        member_chunk: int | None = None,
+        compute_dtype: Any = None,
+        freeze: Callable[[str], bool] | None = None,
+    ) -> None:
+        if not isinstance(strategy, Strategy):
+            raise TypeError(
+                f"strategy must be a shardes.Strategy, got {strategy!r}. Pass an instance, such as LowRank(r=1)."
+            )
+        if not _is_count(n):
+            raise ValueError(f"n must be an integer of at least 1, got {n!r}: the members of a generation.")
+        if n % len(strategy.signs):
+            raise ValueError(
+                f"n must be a multiple of {len(strategy.signs)} for {strategy!r}, whose directions are shared by that "
+                f"many members, got {n}. Use n={n + 1} or a strategy that is not mirrored."
+            )
+        if (lr is None) == (optimizer is None):
+            given = "neither" if lr is None else "both"
+            raise ValueError(f"Give lr, for plain SGD, or optimizer, and not both; got {given}.")
+        if lr is not None and not callable(lr) and not np.isfinite(lr):
+            raise ValueError(f"lr must be a finite number or a schedule, got {lr!r}.")
+        if optimizer is not None and not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+            raise TypeError(f"optimizer must have init and update, as optax's have, got {optimizer!r}.")
+        if not callable(sigma):
+            for scale in jax.tree.leaves(sigma):
+                if np.ndim(scale) or not np.isfinite(scale) or not scale > 0:
+                    raise ValueError(f"sigma must be finite and above 0, one number or one a leaf, got {scale!r}.")
+        if mesh is not None and POPULATION not in mesh.axis_names:
+            raise ValueError(
+                f'The mesh has axes {mesh.axis_names} and needs one named "{POPULATION}". Use shardes.make_mesh().'
+            )
+        if how not in ("A", "B"):
+            raise ValueError(f'how must be "A" or "B", got {how!r}.')
+        if member_chunk is not None and not _is_count(member_chunk):
+            raise ValueError(f"member_chunk must be an integer of at least 1 or None, got {member_chunk!r}.")
+        if not callable(shaping):
+            raise TypeError(f"shaping must be a function such as shardes.shaping.centered_ranks, got {shaping!r}.")
+        if compute_dtype is not None and not jnp.issubdtype(compute_dtype, jnp.floating):
+            raise ValueError(f"compute_dtype must be a float dtype, got {compute_dtype!r}.")
+        self.strategy = strategy
+        self.n = n
+        self.sigma = sigma
+        self.lr = lr
+        self.optimizer = optimizer
+        self.mesh = make_mesh() if mesh is None else mesh
+        self.shaping = shaping
+        self.how = how
+        self.compute_dtype = compute_dtype
+        self.freeze = freeze
+        self._population = Population(strategy, n, self.mesh, member_chunk)
+
+    def init(self, key: jax.Array, params: Any) -> ESState:
+        """The first state: a float32 master of `params`, copied, on every device of the mesh.
+
+        `key` is one JAX key of any implementation. Raises ValueError when there is nothing to train.
+        """
+        leaves = Leaves(params, self.freeze)
+        paths = [leaf.path for leaf in leaves.all]
+        if not leaves.trained:
+            raise ValueError(
+                f"params must have at least one float leaf that is not frozen, got {paths}. Convert a leaf to a float "
+                "dtype, or freeze fewer."
+            )
+        if self.freeze is not None and not any(map(self.freeze, paths)):
+            raise ValueError(f"freeze matches none of the leaves {paths}. Leave it out, or mend its condition.")
+        if not callable(self.sigma):
+            self._sigma_of(leaves, self.sigma)
+        master = leaves.merge(
+            jax.tree.map(lambda x: jnp.array(x, copy=True), params),
+            [jnp.array(x, dtype=jnp.promote_types(x.dtype, jnp.float32)) for x in map(jnp.asarray, leaves.select(params))],
+        )
+        opt_state = () if self.optimizer is None else self.optimizer.init(leaves.mask(leaves.select(master)))
+        state = ESState(master, opt_state, random.root_key(key), jnp.int32(0), jnp.int32(0))
+        return jax.device_put(state, self._replicated)
+
+    @partial(jax.jit, static_argnums=0)
+    def ask(self, state: ESState) -> tuple[Perturbation, ESState]:
+        """The next generation's perturbation, and the state that has moved on to it."""
+        leaves = Leaves(state.params, self.freeze)
+        key = random.fold_in(state.key, state.generation)
+        sigma = self.sigma(state.generation) if callable(self.sigma) else self.sigma
+        sigma = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), sigma)
+        self._sigma_of(leaves, sigma)
+        lr = self.lr(state.generation) if callable(self.lr) else self.lr
+        lr = None if lr is None else jnp.asarray(lr, jnp.float32)
+        noise = self._population.draw(leaves, key) if self.strategy.keeps_noise else None
+        return Perturbation(key, sigma, lr, noise), state._replace(generation=state.generation + 1)
+
+    def apply(
+        self,
+        function: Callable[..., Any],
+        state: ESState,
+        pert: Perturbation,
+        in_axes: int | None | Sequence[int | None] = None,
+    ) -> Callable[..., Any]:
+        """`function(params, *args)` for every member, as a function of `args`; outputs get a leading axis of n.
+
+        A loss gives fitness of shape (n,) or (n, episodes). Arguments are shared by all members; one whose `in_axes`
+        is 0, as in `jax.vmap`, has a leading axis of n, and every member sees its own entry.
+        """
+
+        def run(*args: Any) -> Any:
+            axes = tuple(in_axes) if isinstance(in_axes, Sequence) else (in_axes,) * len(args)
+            if len(axes) != len(args) or any(axis not in (None, 0) for axis in axes):
+                raise ValueError(f"in_axes must be 0 or None for each of {len(args)} arguments, got {in_axes!r}.")
+            for leaf in jax.tree.leaves([arg for arg, axis in zip(args, axes, strict=True) if axis == 0]):
+                if np.shape(leaf)[:1] != (self.n,):
+                    raise ValueError(
+                        f"An argument with in_axes 0 needs a leading axis of n={self.n}, got shape {np.shape(leaf)}."
+                    )
+            return self._evaluate(function, axes, state.params, pert, args)
+
+        return run
+
+    @partial(jax.jit, static_argnums=(0, 1, 2))
+    def _evaluate(self, function: Any, in_axes: Any, params: Any, pert: Perturbation, args: Any) -> Any:
+        leaves = Leaves(params, self.freeze)
+        sigma = self._sigma_of(leaves, pert.sigma)
+        if self.compute_dtype is not None:
+            params = jax.tree.map(self._cast, params)
+        return self._population.evaluate(function, leaves, params, sigma, pert.key, pert.noise, args, in_axes)
+
+    @partial(jax.jit, static_argnums=0)
+    def tell(self, state: ESState, pert: Perturbation, fitness: jax.Array) -> ESState:
+        """The state after descending on the fitness of a generation, (n,) or (n, groups), lower is better.
+
+        A fitness that is not finite counts as the worst of its generation (of its group). A generation without one
+        finite fitness changes no params. Raises TypeError below float32, ValueError for another shape.
+        """
+        self._check_fitness(fitness)
+        leaves = Leaves(state.params, self.freeze)
+        fitness = jax.lax.with_sharding_constraint(fitness, self._replicated)
+        finite = jnp.isfinite(fitness)
+        worst = jnp.max(jnp.where(finite, fitness, -jnp.inf), axis=0, keepdims=True)
+        worst = jnp.where(jnp.isfinite(worst), worst, 0)
+        weights = self.shaping(jnp.where(finite, fitness, worst))
+        if weights.shape != (self.n,):
+            raise ValueError(
+                f"shaping must return one weight a member, shape ({self.n},), got {weights.shape} for fitness of shape "
+                f"{fitness.shape}."
+            )
+        sums = self._population.contract(leaves, pert.key, pert.noise, weights, self.how)
+        scales = self._sigma_of(leaves, pert.sigma)
+        masters = leaves.select(state.params)
+        gradient = [
+            (total / (self.n * sigma)).astype(master.dtype)
+            for total, sigma, master in zip(sums, scales, masters, strict=True)
+        ]
+        updated, opt_state = self._descend(leaves, masters, gradient, state.opt_state, pert.lr)
+        # Momentum and weight decay would move the params even where a generation says nothing.
+        sound = jnp.any(finite) & jnp.all(jnp.isfinite(weights))
+        updated, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(sound, new, old), (updated, opt_state), (masters, state.opt_state)
+        )
+        broken = jnp.sum(~finite.reshape(self.n, -1).all(axis=1), dtype=jnp.int32)
+        return jax.lax.with_sharding_constraint(
+            state._replace(
+                params=leaves.merge(state.params, updated), opt_state=opt_state, non_finite=state.non_finite + broken
+            ),
+            self._replicated,
+        )
+
+    def step(self, loss: Callable[..., jax.Array]) -> Callable[..., tuple[ESState, jax.Array]]:
+        """A generation as one compiled program: `(state, *args) -> (state, fitness)`. The state is donated."""
+
+        @partial(jax.jit, donate_argnums=0)
+        def step(state: ESState, *args: Any) -> tuple[ESState, jax.Array]:
+            pert, state = self.ask(state)
+            fitness = self.apply(loss, state, pert)(*args)
+            return self.tell(state, pert, fitness), fitness
+
+        return step
+
+    def _descend(
+        self, leaves: Leaves, masters: list[Any], gradient: list[Any], opt_state: Any, lr: jax.Array | None
+    ) -> tuple[list[Any], Any]:
+        if self.optimizer is None:
+            return [m - (lr * g).astype(m.dtype) for m, g in zip(masters, gradient, strict=True)], opt_state
+        updates, opt_state = self.optimizer.update(leaves.mask(gradient), opt_state, leaves.mask(masters))
+        return [m + u.astype(m.dtype) for m, u in zip(masters, leaves.select(updates), strict=True)], opt_state
+
+    def _sigma_of(self, leaves: Leaves, sigma: Any) -> list[Any]:
+        """Sigma of each trained leaf."""
+        if jax.tree_util.treedef_is_leaf(jax.tree.structure(sigma)):
+            return [sigma] * len(leaves.trained)
+        try:
+            return leaves.select(sigma)
+        except ValueError as error:
+            raise ValueError(
+                f"sigma must be one number or a tree of the structure of params, {leaves.structure}, got "
+                f"{jax.tree.structure(sigma)}."
+            ) from error
+
+    def _check_fitness(self, fitness: jax.Array) -> None:
+        if not jnp.issubdtype(fitness.dtype, jnp.floating) or jnp.finfo(fitness.dtype).bits < 32:
+            raise TypeError(
+                f"fitness must be float32 or wider, got {fitness.dtype}: below it a population's losses collapse to a few "
+                "ties. Reduce the loss in float32."
+            )
+        if fitness.ndim not in (1, 2) or fitness.shape[0] != self.n:
+            raise ValueError(f"fitness must have shape (n,) or (n, groups) with n={self.n}, got {fitness.shape}.")
+
+    def _cast(self, x: jax.Array) -> jax.Array:
+        return x.astype(self.compute_dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    @property
+    def _replicated(self) -> NamedSharding:
+        return NamedSharding(self.mesh, P())
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1

@@ -1,0 +1,109 @@
+"""The leaves of a model: which are trained, how they are stacked, and a strategy mapped over them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardes import random
+from shardes.stacked import stacking_axes
+from shardes.strategies import Strategy
+
+__all__ = ["Leaf", "Leaves"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """One leaf. `shape` leaves out the stacking axes `stack`; `stream` numbers the noise of its first layer."""
+
+    path: str
+    stack: tuple[int, ...]
+    shape: tuple[int, ...]
+    stream: int
+    trained: bool
+
+
+class Leaves:
+    """The leaves of params of one structure; a strategy's noise, shift and contraction mapped over the trained ones.
+
+    Noise, weights and scales are lists with one entry a trained leaf.
+    """
+
+    def __init__(self, params: Any, freeze: Callable[[str], bool] | None = None) -> None:
+        described, self.structure = jax.tree_util.tree_flatten_with_path(params)
+        self.all: list[Leaf] = []
+        stream = 0
+        for path, value in described:
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            axes = stacking_axes(path)
+            if np.ndim(value) < axes:
+                raise ValueError(
+                    f"The leaf {name!r} of shape {np.shape(value)} lies under {axes} shardes.Stacked and so needs at "
+                    f"least {axes} axes. Stack its layers on the leading axis, or move it out of Stacked."
+                )
+            dtype = jax.dtypes.result_type(value)
+            frozen = freeze is not None and freeze(name)
+            if jnp.issubdtype(dtype, jnp.complexfloating) and not frozen:
+                raise ValueError(
+                    f"The leaf {name!r} is {dtype}, and only real leaves can be trained. Split it into two real leaves, "
+                    f"or freeze it."
+                )
+            stack, shape = np.shape(value)[:axes], np.shape(value)[axes:]
+            self.all.append(Leaf(name, stack, shape, stream, jnp.issubdtype(dtype, jnp.floating) and not frozen))
+            stream += int(np.prod(stack))
+        self.trained = [leaf for leaf in self.all if leaf.trained]
+
+    def select(self, tree: Any) -> list[Any]:
+        """The entries of a params-shaped tree at the trained leaves."""
+        flat = self.structure.flatten_up_to(tree)
+        return [value for leaf, value in zip(self.all, flat, strict=True) if leaf.trained]
+
+    def merge(self, tree: Any, trained: Sequence[Any]) -> Any:
+        """The params-shaped tree with its trained leaves replaced."""
+        replacements = iter(trained)
+        flat = self.structure.flatten_up_to(tree)
+        return self.structure.unflatten(
+            [next(replacements) if leaf.trained else value for leaf, value in zip(self.all, flat, strict=True)]
+        )
+
+    def mask(self, trained: Sequence[Any]) -> Any:
+        """A params-shaped tree of the trained leaves, with None, an empty subtree, at the others."""
+        return self.merge(self.structure.unflatten([None] * len(self.all)), trained)
+
+    def noise(self, strategy: Strategy, key: jax.Array, direction: jax.Array) -> list[Any]:
+        """One direction's noise, from the generation's raw key. A stacked leaf's noise has its stacking axes in front."""
+        streams = np.concatenate([leaf.stream + np.arange(int(np.prod(leaf.stack))) for leaf in self.trained])
+        keys = jax.random.wrap_key_data(random.fold_in(key, streams, direction), impl="threefry2x32")
+        noises, start = [], 0
+        for leaf in self.trained:
+            layers = int(np.prod(leaf.stack))
+            draw = _over_stack(lambda key, shape=leaf.shape: strategy.noise(key, shape), leaf)
+            noises.append(draw(keys[start : start + layers].reshape(leaf.stack)))
+            start += layers
+        return noises
+
+    def shift(self, strategy: Strategy, weights: list[Any], noise: list[Any], scales: list[Any]) -> list[Any]:
+        """Every weight shifted by its scale times its noise."""
+        return [
+            _over_stack(lambda weight, noise, scale=scale: strategy.shift(weight, noise, scale), leaf)(weight, noise)
+            for leaf, weight, noise, scale in zip(self.trained, weights, noise, scales, strict=True)
+        ]
+
+    def contract(self, strategy: Strategy, noise: list[Any], weights: jax.Array) -> list[jax.Array]:
+        """The weighted sum over directions, the leading axis of the noise."""
+        return [
+            _over_stack(lambda noise: strategy.contract(noise, weights), leaf, axis=1)(noise)
+            for leaf, noise in zip(self.trained, noise, strict=True)
+        ]
+
+
+def _over_stack(function: Callable[..., Any], leaf: Leaf, axis: int = 0) -> Callable[..., Any]:
+    """`function` of one layer, mapped over a leaf's stacking axes."""
+    for _ in leaf.stack:
+        function = jax.vmap(function, in_axes=axis)
+    return function

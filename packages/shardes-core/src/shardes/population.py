@@ -1,0 +1,176 @@
+"""The population split over the mesh: directions drawn, members evaluated, noise contracted.
+
+Directions are dealt out in order, equally many a device, padded with ghosts whose results are dropped. Every device
+runs the same loop over chunks of its own directions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from shardes.leaves import Leaves
+from shardes.mesh import POPULATION
+from shardes.strategies import Strategy
+
+__all__ = ["Population"]
+
+_BLOCK = 64
+"""Directions contracted at once by a strategy that names no chunk: enough for a matrix product to run at speed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Population:
+    """`n` members of a strategy on a mesh, evaluated `member_chunk` at a time by each device."""
+
+    strategy: Strategy
+    n: int
+    mesh: Mesh
+    member_chunk: int | None
+
+    @property
+    def directions(self) -> int:
+        """Directions of the population, ghosts not counted."""
+        return self.n // len(self.strategy.signs)
+
+    @property
+    def chunk(self) -> int:
+        """Directions that a device evaluates at once, evened out over its chunks."""
+        share = -(-self.directions // self.mesh.shape[POPULATION])
+        limit = self.strategy.chunk or share
+        if self.member_chunk is not None:
+            limit = max(1, self.member_chunk // len(self.strategy.signs))
+        return -(-share // -(-share // limit))
+
+    @property
+    def local(self) -> int:
+        """Directions of one device, ghosts counted."""
+        share = -(-self.directions // self.mesh.shape[POPULATION])
+        return -(-share // self.chunk) * self.chunk
+
+    def draw(self, leaves: Leaves, key: jax.Array) -> list[Any]:
+        """Noise of every direction, the leading axis, split over the mesh."""
+
+        def draw(key: jax.Array) -> list[Any]:
+            return jax.vmap(lambda direction: leaves.noise(self.strategy, key, direction))(self._own_directions())
+
+        return self._shard(draw, P(), P(POPULATION))(key)
+
+    def evaluate(
+        self,
+        function: Callable[..., Any],
+        leaves: Leaves,
+        params: Any,
+        sigma: list[jax.Array],
+        key: jax.Array,
+        noise: list[Any] | None,
+        args: Sequence[Any],
+        in_axes: Sequence[int | None],
+    ) -> Any:
+        """`function(params of a member, *args)` of every member; outputs get a leading axis of n.
+
+        Arguments whose entry of `in_axes` is 0 have a leading axis of n of their own.
+        """
+        signs = jnp.array(self.strategy.signs, jnp.float32)
+        shared = [None if axis == 0 else arg for arg, axis in zip(args, in_axes, strict=True)]
+        own = [arg if axis == 0 else None for arg, axis in zip(args, in_axes, strict=True)]
+
+        def evaluate(params: Any, sigma: list[jax.Array], key: jax.Array, shared: Any, noise: Any, own: Any) -> Any:
+            base = leaves.select(params)
+
+            def of_direction(at: tuple[jax.Array, Any, Any]) -> Any:
+                direction, noise, own = at
+                if noise is None:
+                    noise = leaves.noise(self.strategy, key, direction)
+
+                def of_member(at: tuple[jax.Array, Any]) -> Any:
+                    sign, own = at
+                    shifted = leaves.shift(self.strategy, base, noise, [sign * scale for scale in sigma])
+                    merged = (x if axis == 0 else s for x, s, axis in zip(own, shared, in_axes, strict=True))
+                    return function(leaves.merge(params, shifted), *merged)
+
+                return _map(of_member, (signs, own), 1 if self.member_chunk == 1 else signs.size)
+
+            results = _map(of_direction, (self._own_directions(), noise, own), self.chunk)
+            return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), results)
+
+        run = self._shard(evaluate, (P(), P(), P(), P(), P(POPULATION), P(POPULATION)), P(POPULATION))
+        results = run(params, sigma, key, shared, noise, jax.tree.map(self._deal, own))
+        return jax.tree.map(lambda x: x[: self.n], results)
+
+    def contract(
+        self, leaves: Leaves, key: jax.Array, noise: list[Any] | None, weights: jax.Array, how: str
+    ) -> list[jax.Array]:
+        """The sum over members of weight times sign times noise, float32, one array a trained leaf, on every device."""
+        signs = jnp.array(self.strategy.signs, jnp.float32)
+        weights = weights.astype(jnp.float32).reshape(self.directions, signs.size) @ signs
+        weights = jnp.pad(weights, (0, self.local * self.mesh.shape[POPULATION] - self.directions))
+
+        def gather(key: jax.Array, _: None, weights: jax.Array) -> list[jax.Array]:
+            return self._sum(leaves, key, None, lax.iota(jnp.uint32, self.directions), weights[: self.directions])
+
+        def reduce(key: jax.Array, noise: list[Any] | None, weights: jax.Array) -> list[jax.Array]:
+            own = lax.dynamic_slice_in_dim(weights, lax.axis_index(POPULATION) * self.local, self.local)
+            return lax.psum(self._sum(leaves, key, noise, self._own_directions(), own), POPULATION)
+
+        if how == "A":
+            return self._shard(gather, (P(), P(), P()), P())(key, None, weights)
+        return self._shard(reduce, (P(), P(POPULATION), P()), P())(key, noise, weights)
+
+    def _sum(
+        self, leaves: Leaves, key: jax.Array, noise: list[Any] | None, directions: jax.Array, weights: jax.Array
+    ) -> list[jax.Array]:
+        """The weighted sum over some directions on one device, a block of them at a time."""
+        count = directions.size
+        limit = self.strategy.chunk or _BLOCK
+        size = -(-count // -(-count // limit))
+
+        def add(total: list[jax.Array], block: jax.Array) -> tuple[list[jax.Array], None]:
+            # The last block starts early where blocks do not divide the directions: what it repeats weighs nothing.
+            start = jnp.minimum(block * size, count - size)
+
+            def take(x: jax.Array) -> jax.Array:
+                return lax.dynamic_slice_in_dim(x, start, size)
+
+            weight = jnp.where(start + lax.iota(jnp.int32, size) >= block * size, take(weights), jnp.float32(0))
+            drawn = jax.tree.map(take, noise)
+            if drawn is None:
+                drawn = jax.vmap(lambda direction: leaves.noise(self.strategy, key, direction))(take(directions))
+            return [t + c for t, c in zip(total, leaves.contract(self.strategy, drawn, weight), strict=True)], None
+
+        zeros = [jnp.zeros(leaf.stack + leaf.shape, jnp.float32) for leaf in leaves.trained]
+        return lax.scan(add, zeros, lax.iota(jnp.int32, -(-count // size)))[0]
+
+    def _own_directions(self) -> jax.Array:
+        """Numbers of the directions of this device, inside `shard_map`."""
+        first = lax.axis_index(POPULATION).astype(jnp.uint32) * jnp.uint32(self.local)
+        return first + lax.iota(jnp.uint32, self.local)
+
+    def _deal(self, x: jax.Array) -> jax.Array:
+        """Values of the members, leading axis n, as (directions, signs, ...), the last member's repeated for ghosts."""
+        members = self.local * self.mesh.shape[POPULATION] * len(self.strategy.signs)
+        if members != self.n:
+            x = x[jnp.minimum(jnp.arange(members), self.n - 1)]
+        return x.reshape(-1, len(self.strategy.signs), *x.shape[1:])
+
+    def _shard(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
+        # With check_vma=True, JAX refuses scans whose carry starts out replicated, which users' models have.
+        return jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+
+
+def _map(function: Callable[[Any], Any], xs: Any, chunk: int) -> Any:
+    """`function` over the leading axis, `chunk` entries at once."""
+    count = len(jax.tree.leaves(xs)[0])
+    if count == 1:
+        return jax.tree.map(lambda x: x[None], function(jax.tree.map(lambda x: x[0], xs)))
+    if chunk >= count:
+        return jax.vmap(function)(xs)
+    return lax.map(function, xs, batch_size=chunk if chunk > 1 else None)
