@@ -28,7 +28,7 @@ lint: sync ## check style with ruff
 	$(python) -m ruff format --check
 
 types: sync ## check types with mypy --strict
-	$(python) -m mypy packages/*/src
+	$(python) -m mypy packages/*/src tools
 
 wheels: sync ## build all packages and check the wheels in clean environments
 	$(python) tools/check_wheels.py

@@ -1,19 +1,15 @@
-"""Pins JAX to eight simulated CPU devices, makes it strict, and keeps what it compiles between runs."""
+"""Pins JAX to eight simulated CPU devices, makes it strict, and keeps what it compiles for the next run."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-
-def cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shardes" / "jax"
-
-
-# Read by JAX when it is imported, and inherited by the tests' subprocesses.
+# Read by JAX when it is imported, here and in the tests' subprocesses.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder()))
+user_cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(user_cache / "shardes" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 

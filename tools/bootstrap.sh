@@ -11,8 +11,11 @@ set -eu
 cd "$(dirname "$0")/.."
 
 UV_VERSION=0.13.9
-# The versions that uv.lock has binary wheels for, as numbers and in words, and the one to download where there is none.
-OLDEST=31200 NEWEST=31599 SUPPORTED="3.12 to 3.15" DOWNLOAD=3.13
+# The Pythons that uv.lock has binary wheels for, as numbers and in words, and the one to download where there is none.
+OLDEST=31200
+NEWEST=31599
+SUPPORTED="3.12 to 3.15"
+DOWNLOAD=3.13
 SYSTEM_PATH=${SYSTEM_PATH-/usr/local/bin:/usr/bin:/opt/homebrew/bin}
 
 # What is activated or set for other projects must not decide what this one gets.
