@@ -313,7 +313,8 @@ def test_lowest_is_python_3_12(machine: Machine) -> None:
     machine.prints("lowest")
     made, installed = machine.calls()
     assert f"--python {wanted} .venv-lowest" in made
-    assert installed.startswith("uv pip install --python .venv-lowest --resolution lowest-direct")
+    assert installed.startswith("uv pip install --python .venv-lowest")
+    assert "--resolution lowest-direct" in installed
 
 
 def test_the_verbs_are_named(machine: Machine) -> None:
