@@ -7,7 +7,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONHOME PYTHONPATH
 python := .venv/bin/python
 
 help: ## say what each verb does
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo 'Each brings what it needs. PYTHON=path chooses the Python, ARGS="..." is handed on to what runs.'
 
 quickstart: sync ## train a small byte transformer on the text of LICENSE

@@ -186,7 +186,9 @@ def test_refuses_a_named_python_that_does_not_run(machine: Machine) -> None:
 
 
 def test_sees_through_a_virtual_environment(machine: Machine) -> None:
-    assert machine.prints("python", PYTHON=sys.executable) == sys._base_executable  # type: ignore[attr-defined]
+    libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+    found = machine.prints("python", PYTHON=sys.executable, **libraries)
+    assert found == sys._base_executable  # type: ignore[attr-defined]
 
 
 # --- which uv ---------------------------------------------------------------------------------------------------------
