@@ -97,8 +97,8 @@ find_uv() {
         command -v uv
     else
         install_uv >&2
-        works "$mine" || die "found no uv that works and could not install one with pip into .tools/uv." \
-            "Install uv (pip install uv), or Python 3.8 or newer with pip and venv, and run this again."
+        works "$mine" || die "found no uv that works, and no Python 3.8 or newer whose pip could install one." \
+            "Install uv, or your system's pip and venv (on Debian: apt install python3-venv), and run this again."
         echo "$mine"
     fi
 }
@@ -109,10 +109,11 @@ install_uv() {
     new=.tools/uv.$$
     pythons | while read -r _ python; do
         rm -rf "$new"
-        # Debian splits ensurepip off its Python, and without it a virtual environment has no pip.
         if "$python" -m venv "$new" >/dev/null 2>&1; then
             set -- "$new/bin/python" -m pip install
         elif "$python" -m pip --version >/dev/null 2>&1; then
+            # Debian packages ensurepip apart: without it venv leaves half an environment.
+            rm -rf "$new"
             set -- "$python" -m pip install --target "$new"
         else
             continue

@@ -17,12 +17,12 @@ PYTHON = """#!/bin/sh
 case "$*" in
     -IS*) echo "{number} $0" ;;
     -V) echo "Python {version}" ;;
-    "-m venv"*) [ {pip} = venv ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+    "-m venv"*) mkdir -p "$3/bin" && [ {pip} = venv ] && cp "$0" "$3/bin/python" ;;
     "-m pip --version") [ {pip} != none ] ;;
     "-m pip install"*)
         echo "$@" >>"$LOG"
         case "$4" in
-            --target) bin=$5/bin ;;
+            --target) bin=$5/bin && [ ! -d "$bin" ] || exit 1 ;;
             *) bin=$(dirname "$0") ;;
         esac
         mkdir -p "$bin" && cp "$MACHINE/a working uv" "$bin/uv" ;;
@@ -224,8 +224,8 @@ def test_installs_uv_with_a_pip_that_cannot_make_environments(machine: Machine) 
 def test_says_what_to_install_for_want_of_uv(machine: Machine) -> None:
     machine.python(machine.path / "python3", "3.13.0", pip="none")
     assert machine.fails("sync") == (
-        "bootstrap: found no uv that works and could not install one with pip into .tools/uv. "
-        "Install uv (pip install uv), or Python 3.8 or newer with pip and venv, and run this again."
+        "bootstrap: found no uv that works, and no Python 3.8 or newer whose pip could install one. "
+        "Install uv, or your system's pip and venv (on Debian: apt install python3-venv), and run this again."
     )
 
 
