@@ -86,8 +86,15 @@ find_python() {
 
 # --- uv ---------------------------------------------------------------------------------------------------------------
 
-# Fails for a uv that does not run, and for one older than the required-version in pyproject.toml.
-works() { "$1" cache dir >/dev/null 2>&1 </dev/null; }
+# Fails for a uv that does not run, and for one older than 0.9.
+works() {
+    answer=$("$1" --version 2>/dev/null </dev/null) || return 1
+    case $answer in
+        "uv 0."[0-8].*) return 1 ;;
+        "uv "*) return 0 ;;
+        *) return 1 ;;
+    esac
+}
 
 find_uv() {
     mine=$PWD/.tools/uv/bin/uv
