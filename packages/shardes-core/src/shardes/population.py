@@ -20,11 +20,15 @@ from jax.sharding import PartitionSpec as P
 from shardes.leaves import Leaves
 from shardes.mesh import POPULATION
 from shardes.strategies import Strategy
+from shardes.tracing import largest_value
 
 __all__ = ["Population"]
 
 _BLOCK = 64
 """Directions contracted at once by a strategy that names no chunk: enough for a matrix product to run at speed."""
+
+_CACHE = 2**19
+"""Bytes that the largest array of a chunk may take on a CPU, whose caches a whole population would overflow."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,19 +46,9 @@ class Population:
         return self.n // len(self.strategy.signs)
 
     @property
-    def chunk(self) -> int:
-        """Directions that a device evaluates at once, evened out over its chunks."""
-        share = -(-self.directions // self.mesh.shape[POPULATION])
-        limit = self.strategy.chunk or share
-        if self.member_chunk is not None:
-            limit = max(1, self.member_chunk // len(self.strategy.signs))
-        return -(-share // -(-share // limit))
-
-    @property
     def local(self) -> int:
         """Directions of one device, ghosts counted."""
-        share = -(-self.directions // self.mesh.shape[POPULATION])
-        return -(-share // self.chunk) * self.chunk
+        return -(-self.directions // self.mesh.shape[POPULATION])
 
     def draw(self, leaves: Leaves, key: jax.Array) -> list[Any]:
         """Noise of every direction, the leading axis, split over the mesh."""
@@ -99,7 +93,8 @@ class Population:
 
                 return _map(of_member, (signs, own), 1 if self.member_chunk == 1 else signs.size)
 
-            results = _map(of_direction, (self._own_directions(), noise, own), self.chunk)
+            each = (self._own_directions(), noise, own)
+            results = _map(of_direction, each, self._chunk(of_direction, each))
             return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), results)
 
         run = self._shard(evaluate, (P(), P(), P(), P(), P(POPULATION), P(POPULATION)), P(POPULATION))
@@ -149,6 +144,17 @@ class Population:
         zeros = [jnp.zeros(leaf.stack + leaf.shape, jnp.float32) for leaf in leaves.trained]
         return lax.scan(add, zeros, lax.iota(jnp.int32, -(-count // size)))[0]
 
+    def _chunk(self, function: Callable[[Any], Any], each: Any) -> int:
+        """Directions to evaluate at once, of the function of one and what is mapped over."""
+        if self.member_chunk is not None:
+            return max(1, self.member_chunk // len(self.strategy.signs))
+        if self.strategy.chunk is not None:
+            return self.strategy.chunk
+        if self.mesh.devices.flat[0].platform != "cpu":
+            return self.local
+        one = jax.make_jaxpr(function)(jax.tree.map(lambda x: x[0], each))
+        return max(1, _CACHE // max(1, largest_value(one)))
+
     def _own_directions(self) -> jax.Array:
         """Numbers of the directions of this device, inside `shard_map`."""
         first = lax.axis_index(POPULATION).astype(jnp.uint32) * jnp.uint32(self.local)
@@ -167,10 +173,24 @@ class Population:
 
 
 def _map(function: Callable[[Any], Any], xs: Any, chunk: int) -> Any:
-    """`function` over the leading axis, `chunk` entries at once."""
+    """`function` over the leading axis, at most `chunk` entries at once, equally many each time but for the last."""
     count = len(jax.tree.leaves(xs)[0])
     if count == 1:
         return jax.tree.map(lambda x: x[None], function(jax.tree.map(lambda x: x[0], xs)))
     if chunk >= count:
         return jax.vmap(function)(xs)
-    return lax.map(function, xs, batch_size=chunk if chunk > 1 else None)
+    if chunk == 1:
+        return lax.map(function, xs)
+    rounds = -(-count // chunk)
+    size = -(-count // rounds)
+    # The last round starts early where rounds do not divide the count; what it repeats is dropped.
+    starts = jnp.minimum(jnp.arange(rounds) * size, count - size)
+    results = lax.map(
+        lambda start: jax.vmap(function)(jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), xs)), starts
+    )
+    last = count - (rounds - 1) * size
+
+    def join(x: jax.Array) -> jax.Array:
+        return jnp.concatenate([x[:-1].reshape(-1, *x.shape[2:]), x[-1, size - last :]])
+
+    return jax.tree.map(join, results)
