@@ -73,7 +73,8 @@ class ShardedES:
         shaping: fitness to weights, from `shardes.shaping` or your own: (n,) or (n, groups) to (n,).
         how: where the update is contracted. "B": every device contracts its own members, then one all-reduce the size
             of the params. "A": every device contracts the whole population, and only fitness crosses the wire.
-        member_chunk: members that a device evaluates at once; all of its own by default, or as the strategy says.
+        member_chunk: members that a device evaluates at once. By default as the strategy says, else all of its own, or
+            on a CPU as many as its caches hold. It bounds memory, and changes results by reassociation alone.
         compute_dtype: dtype of the float params that the model sees; that of the master by default.
         freeze: whether the leaf at a path such as "blocks/layers/norm" is left as it is: neither perturbed nor drawn
             for nor updated. Leaves that are not float never train.
@@ -161,11 +162,12 @@ class ShardedES:
             self._sigma_of(leaves, self.sigma)
         master = leaves.merge(
             jax.tree.map(lambda x: jnp.array(x, copy=True), params),
-            [jnp.array(x, dtype=jnp.promote_types(x.dtype, jnp.float32)) for x in map(jnp.asarray, leaves.select(params))],
+            [jnp.array(x, dtype=jnp.promote_types(jnp.result_type(x), jnp.float32)) for x in leaves.select(params)],
         )
         opt_state = () if self.optimizer is None else self.optimizer.init(leaves.mask(leaves.select(master)))
         state = ESState(master, opt_state, random.root_key(key), jnp.int32(0), jnp.int32(0))
-        return jax.device_put(state, self._replicated)
+        replicated: ESState = jax.device_put(state, self._replicated)
+        return replicated
 
     @partial(jax.jit, static_argnums=0)
     def ask(self, state: ESState) -> tuple[Perturbation, ESState]:
@@ -185,7 +187,7 @@ class ShardedES:
         function: Callable[..., Any],
         state: ESState,
         pert: Perturbation,
-        in_axes: int | None | Sequence[int | None] = None,
+        in_axes: int | Sequence[int | None] | None = None,
     ) -> Callable[..., Any]:
         """`function(params, *args)` for every member, as a function of `args`; outputs get a leading axis of n.
 
@@ -247,12 +249,10 @@ class ShardedES:
             lambda new, old: jnp.where(sound, new, old), (updated, opt_state), (masters, state.opt_state)
         )
         broken = jnp.sum(~finite.reshape(self.n, -1).all(axis=1), dtype=jnp.int32)
-        return jax.lax.with_sharding_constraint(
-            state._replace(
-                params=leaves.merge(state.params, updated), opt_state=opt_state, non_finite=state.non_finite + broken
-            ),
-            self._replicated,
-        )
+        params = leaves.merge(state.params, updated)
+        told = state._replace(params=params, opt_state=opt_state, non_finite=state.non_finite + broken)
+        replicated: ESState = jax.lax.with_sharding_constraint(told, self._replicated)
+        return replicated
 
     def step(self, loss: Callable[..., jax.Array]) -> Callable[..., tuple[ESState, jax.Array]]:
         """A generation as one compiled program: `(state, *args) -> (state, fitness)`. The state is donated."""
@@ -288,8 +288,8 @@ class ShardedES:
     def _check_fitness(self, fitness: jax.Array) -> None:
         if not jnp.issubdtype(fitness.dtype, jnp.floating) or jnp.finfo(fitness.dtype).bits < 32:
             raise TypeError(
-                f"fitness must be float32 or wider, got {fitness.dtype}: below it a population's losses collapse to a few "
-                "ties. Reduce the loss in float32."
+                f"fitness must be float32 or wider, got {fitness.dtype}: below it a population's losses collapse to a "
+                "few ties. Reduce the loss in float32."
             )
         if fitness.ndim not in (1, 2) or fitness.shape[0] != self.n:
             raise ValueError(f"fitness must have shape (n,) or (n, groups) with n={self.n}, got {fitness.shape}.")
@@ -303,4 +303,4 @@ class ShardedES:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)

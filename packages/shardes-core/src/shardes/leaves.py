@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from shardes import random
 from shardes.stacked import stacking_axes
@@ -28,6 +29,11 @@ class Leaf:
     stream: int
     trained: bool
 
+    @property
+    def layers(self) -> int:
+        """Number of layers; 1 for a leaf that is not stacked."""
+        return math.prod(self.stack)
+
 
 class Leaves:
     """The leaves of params of one structure; a strategy's noise, shift and contraction mapped over the trained ones.
@@ -36,7 +42,8 @@ class Leaves:
     """
 
     def __init__(self, params: Any, freeze: Callable[[str], bool] | None = None) -> None:
-        described, self.structure = jax.tree_util.tree_flatten_with_path(params)
+        described, structure = jax.tree_util.tree_flatten_with_path(params)
+        self.structure: Any = structure
         self.all: list[Leaf] = []
         stream = 0
         for path, value in described:
@@ -51,12 +58,12 @@ class Leaves:
             frozen = freeze is not None and freeze(name)
             if jnp.issubdtype(dtype, jnp.complexfloating) and not frozen:
                 raise ValueError(
-                    f"The leaf {name!r} is {dtype}, and only real leaves can be trained. Split it into two real leaves, "
-                    f"or freeze it."
+                    f"The leaf {name!r} is {dtype}, and only real leaves can be trained. Split it into two real "
+                    "leaves, or freeze it."
                 )
             stack, shape = np.shape(value)[:axes], np.shape(value)[axes:]
             self.all.append(Leaf(name, stack, shape, stream, jnp.issubdtype(dtype, jnp.floating) and not frozen))
-            stream += int(np.prod(stack))
+            stream += math.prod(stack)
         self.trained = [leaf for leaf in self.all if leaf.trained]
 
     def select(self, tree: Any) -> list[Any]:
@@ -77,17 +84,21 @@ class Leaves:
         return self.merge(self.structure.unflatten([None] * len(self.all)), trained)
 
     def noise(self, strategy: Strategy, key: jax.Array, direction: jax.Array) -> list[Any]:
-        """One direction's noise, from the generation's raw key. A stacked leaf's noise has its stacking axes in front."""
-        streams = np.concatenate([leaf.stream + np.arange(int(np.prod(leaf.stack))) for leaf in self.trained])
-        keys = jax.random.wrap_key_data(random.fold_in(key, streams, direction), impl="threefry2x32")
-        noises, start = [], 0
-        for leaf in self.trained:
-            layers = int(np.prod(leaf.stack))
-            draw = _over_stack(lambda key, shape=leaf.shape: strategy.noise(key, shape), leaf)
-            noises.append(draw(keys[start : start + layers].reshape(leaf.stack)))
-            start += layers
-        # Fused into the matrix products that follow, the polynomials of the noise take several times as long on a CPU.
-        return lax.optimization_barrier(noises)
+        """One direction's noise, from the generation's raw key. A stacked leaf's noise has its stacking axes in front.
+
+        Every layer of every leaf draws from a key of its own; those of one shape draw together, which compiles faster.
+        """
+        noises: dict[str, Any] = {}
+        for shape in dict.fromkeys(leaf.shape for leaf in self.trained):
+            alike = [leaf for leaf in self.trained if leaf.shape == shape]
+            streams = np.concatenate([leaf.stream + np.arange(leaf.layers) for leaf in alike])
+            keys = jax.random.wrap_key_data(random.fold_in(key, streams, direction), impl="threefry2x32")
+            drawn = jax.vmap(lambda key, shape=shape: strategy.noise(key, shape))(keys)
+            start = 0
+            for leaf in alike:
+                noises[leaf.path] = jax.tree.map(partial(_layers_of, leaf, start), drawn)
+                start += leaf.layers
+        return [noises[leaf.path] for leaf in self.trained]
 
     def shift(self, strategy: Strategy, weights: list[Any], noise: list[Any], scales: list[Any]) -> list[Any]:
         """Every weight shifted by its scale times its noise."""
@@ -109,3 +120,8 @@ def _over_stack(function: Callable[..., Any], leaf: Leaf, axis: int = 0) -> Call
     for _ in leaf.stack:
         function = jax.vmap(function, in_axes=axis)
     return function
+
+
+def _layers_of(leaf: Leaf, start: int, drawn: jax.Array) -> jax.Array:
+    """The noise of one leaf among that of all of its shape."""
+    return drawn[start : start + leaf.layers].reshape(leaf.stack + drawn.shape[1:])

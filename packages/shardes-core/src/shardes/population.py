@@ -7,7 +7,6 @@ runs the same loop over chunks of its own directions.
 from __future__ import annotations
 
 import dataclasses
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,9 +45,14 @@ class Population:
         return self.n // len(self.strategy.signs)
 
     @property
+    def devices(self) -> int:
+        """Devices that the population is split over."""
+        return int(self.mesh.shape[POPULATION])
+
+    @property
     def local(self) -> int:
         """Directions of one device, ghosts counted."""
-        return -(-self.directions // self.mesh.shape[POPULATION])
+        return -(-self.directions // self.devices)
 
     def draw(self, leaves: Leaves, key: jax.Array) -> list[Any]:
         """Noise of every direction, the leading axis, split over the mesh."""
@@ -107,14 +111,15 @@ class Population:
         """The sum over members of weight times sign times noise, float32, one array a trained leaf, on every device."""
         signs = jnp.array(self.strategy.signs, jnp.float32)
         weights = weights.astype(jnp.float32).reshape(self.directions, signs.size) @ signs
-        weights = jnp.pad(weights, (0, self.local * self.mesh.shape[POPULATION] - self.directions))
+        weights = jnp.pad(weights, (0, self.local * self.devices - self.directions))
 
         def gather(key: jax.Array, _: None, weights: jax.Array) -> list[jax.Array]:
             return self._sum(leaves, key, None, lax.iota(jnp.uint32, self.directions), weights[: self.directions])
 
         def reduce(key: jax.Array, noise: list[Any] | None, weights: jax.Array) -> list[jax.Array]:
             own = lax.dynamic_slice_in_dim(weights, lax.axis_index(POPULATION) * self.local, self.local)
-            return lax.psum(self._sum(leaves, key, noise, self._own_directions(), own), POPULATION)
+            total: list[jax.Array] = lax.psum(self._sum(leaves, key, noise, self._own_directions(), own), POPULATION)
+            return total
 
         if how == "A":
             return self._shard(gather, (P(), P(), P()), P())(key, None, weights)
@@ -162,14 +167,17 @@ class Population:
 
     def _deal(self, x: jax.Array) -> jax.Array:
         """Values of the members, leading axis n, as (directions, signs, ...), the last member's repeated for ghosts."""
-        members = self.local * self.mesh.shape[POPULATION] * len(self.strategy.signs)
+        members = self.local * self.devices * len(self.strategy.signs)
         if members != self.n:
             x = x[jnp.minimum(jnp.arange(members), self.n - 1)]
         return x.reshape(-1, len(self.strategy.signs), *x.shape[1:])
 
-    def _shard(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
+    def _shard[T](self, function: Callable[..., T], in_specs: Any, out_specs: Any) -> Callable[..., T]:
         # With check_vma=True, JAX refuses scans whose carry starts out replicated, which users' models have.
-        return jax.shard_map(function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+        split: Callable[..., T] = jax.shard_map(
+            function, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
+        )
+        return split
 
 
 def _map(function: Callable[[Any], Any], xs: Any, chunk: int) -> Any:

@@ -92,4 +92,6 @@ def normal(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     series = jnp.zeros_like(w)
     for near, far in zip(_CENTRE, _TAIL, strict=True):
         series = series * w + jnp.where(centre, jnp.float32(near), jnp.float32(far))
-    return jnp.float32(np.sqrt(2)) * series * u
+    # Drawn once: fused into what consumes it, the noise is computed for each use, and matrix products slow down.
+    noise: jax.Array = lax.optimization_barrier(jnp.float32(np.sqrt(2)) * series * u)
+    return noise

@@ -51,8 +51,8 @@ def group_relative(fitness: jax.Array) -> jax.Array:
     """
     if fitness.ndim != 2:
         raise ValueError(
-            f"group_relative needs fitness of shape (n, groups), got {fitness.shape}. Return one score a group from the "
-            "loss, or use z_score."
+            f"group_relative needs fitness of shape (n, groups), got {fitness.shape}. Return one score a group from "
+            "the loss, or use z_score."
         )
     return _standardized(_centered(fitness)).mean(axis=1)
 

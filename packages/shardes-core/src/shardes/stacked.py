@@ -36,7 +36,7 @@ class Stacked:
         return cls(*children)
 
 
-class _LayersKey(jax.tree_util.GetAttrKey):
+class _LayersKey(jax.tree_util.GetAttrKey):  # type: ignore[misc]
     """Marks in a key path that what follows is stacked."""
 
 

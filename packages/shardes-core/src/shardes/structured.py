@@ -58,7 +58,7 @@ class StructuredWeight(abc.ABC):
 
     def __getattr__(self, name: str) -> NoReturn:
         if not name.startswith("_") and hasattr(jax.Array, name):
-            return self.refuse(f".{name}")  # type: ignore[no-any-return]
+            self.refuse(f".{name}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __jax_array__(self) -> jax.Array:
