@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from shardes.nn.probe import Probe, Recorder
@@ -22,7 +23,7 @@ class Finding:
     """One thing that `check_model` found, printed as a sentence that says what to do about it.
 
     Attributes:
-        leaf: key path of the weight, such as `params['q']`.
+        leaf: path of the weight, such as "blocks/layers/q", as `freeze` of `shardes.ShardedES` is given it.
         shape: its shape, stacking axes in front.
         operation: what the model did with the matrix; None for a weight that it never reads.
         file: file of the model where it did so.
@@ -38,27 +39,31 @@ class Finding:
     def __str__(self) -> str:
         if self.operation is None:
             return (
-                f"{self.leaf}, of shape {self.shape}, cannot influence the output: read it in the model, or take it "
-                "out of the params."
+                f"The leaf {self.leaf!r} of shape {self.shape} cannot influence the output: read it in the model, take "
+                "it out of the params, or freeze it."
             )
         source = linecache.getline(self.file, self.line).strip() if self.file and self.line else ""
         quoted = f" ({source})" if source else ""
         return (
-            f"{self.leaf}, a matrix of shape {self.shape}, is reached by {self.operation} in {self.file}, line "
+            f"The matrix {self.leaf!r} of shape {self.shape} is reached by {self.operation} in {self.file}, line "
             f"{self.line}{quoted}: use shardes.nn.dense(x, w) for x @ w.T, or shardes.nn.embed(w, ids) for w[ids]."
         )
 
 
-def check_model(model: Callable[..., Any], params: Any, *batch: Any) -> list[Finding]:
+def check_model(
+    model: Callable[..., Any], params: Any, *batch: Any, freeze: Callable[[str], bool] | None = None
+) -> list[Finding]:
     """List what would keep a model from being perturbed, in the time that it takes to trace it.
 
     A matrix is a floating-point leaf of two axes, those of stacked layers not counted. It may be reached through
-    `shardes.nn.dense` and `shardes.nn.embed` alone. Leaves of other dtypes are not perturbed and may be used freely.
+    `shardes.nn.dense` and `shardes.nn.embed` alone. Frozen leaves, and those of other dtypes, are not perturbed: they
+    may be used freely, or not at all.
 
     Args:
         model: a pure function `model(params, *batch)`.
         params: its params, arrays or `jax.ShapeDtypeStruct`s.
         *batch: its other arguments, likewise. What is no array is handed on as it is.
+        freeze: whether the leaf at a path is frozen, as for `shardes.ShardedES`.
 
     Returns:
         A finding for every place where a matrix is reached without a seam, then one for every floating-point leaf that
@@ -69,10 +74,13 @@ def check_model(model: Callable[..., Any], params: Any, *batch: Any) -> list[Fin
         Exception: what the model itself raises, with the places found until then as a note.
     """
     leaves, treedef = jax.tree_util.tree_flatten_with_path(params)
-    names = ["params" + jax.tree_util.keystr(path) for path, _ in leaves]
+    names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]
     values = [leaf for _, leaf in leaves]
-    floating = [hasattr(v, "dtype") and jnp.issubdtype(v.dtype, jnp.floating) for v in values]
-    probed = [f and len(v.shape) - stacking_axes(path) == 2 for f, (path, v) in zip(floating, leaves, strict=True)]
+    trained = [
+        jnp.issubdtype(jax.dtypes.result_type(value), jnp.floating) and not (freeze is not None and freeze(name))
+        for name, value in zip(names, values, strict=True)
+    ]
+    probed = [t and np.ndim(v) - stacking_axes(path) == 2 for t, (path, v) in zip(trained, leaves, strict=True)]
 
     batch_values, batch_treedef = jax.tree.flatten(batch)
     traced = {i: v for i, v in enumerate(batch_values) if hasattr(v, "dtype") and hasattr(v, "shape")}
@@ -101,12 +109,12 @@ def check_model(model: Callable[..., Any], params: Any, *batch: Any) -> list[Fin
 
     _, read = dce_jaxpr(jaxpr, True)
     unread = [
-        Finding(name, tuple(value.shape))
-        for name, value, is_float, is_read in zip(names, values, floating, read[: len(values)], strict=True)
-        if is_float and not is_read
+        Finding(name, np.shape(value))
+        for name, value, is_trained, is_read in zip(names, values, trained, read[: len(values)], strict=True)
+        if is_trained and not is_read
     ]
     return _misuses(recorder, names, values) + unread
 
 
 def _misuses(recorder: Recorder, names: list[str], values: list[Any]) -> list[Finding]:
-    return [Finding(names[m.leaf], tuple(values[m.leaf].shape), m.operation, m.file, m.line) for m in recorder.misuses]
+    return [Finding(names[m.leaf], np.shape(values[m.leaf]), m.operation, m.file, m.line) for m in recorder.misuses]

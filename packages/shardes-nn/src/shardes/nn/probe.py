@@ -90,7 +90,9 @@ class Probe(StructuredWeight):
         return Misuse(self._leaf, called or operation, file, line)
 
     def __getattr__(self, name: str) -> Any:
-        super().__getattr__(name)
+        if name.startswith("_") or not hasattr(jax.Array, name):
+            raise AttributeError(f"an array has no attribute {name!r}")
+        self.refuse(f".{name}")
         return getattr(self._array, name)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -20,21 +21,30 @@ BYTES = 256
 
 
 def init(key: jax.Array, config: Config) -> Params:
-    """Params of a byte transformer, float32: the embedding, the stacked blocks, and the last norm."""
+    """Params of a byte transformer, float32: the embedding, the stacked blocks, and the last norm.
+
+    Every branch starts small beside the residual stream, and the embedding small enough that the first predictions are
+    nearly uniform: with rows of unit length, a tied embedding would predict every byte to come again.
+    """
     n, d, f = config.n_layers, config.d_model, config.d_ff
     kv = config.n_kv_heads * config.head_dim
     shapes = {"q": (d, d), "k": (kv, d), "v": (kv, d), "o": (d, d), "gate": (f, d), "up": (f, d), "down": (d, f)}
+    small = {"o": 0.1, "down": 0.1}
     keys = dict(zip(("embed", *shapes), jax.random.split(key, 1 + len(shapes)), strict=True))
 
     def matrix(name: str) -> jax.Array:
-        return jax.random.normal(keys[name], (n, *shapes[name])) / shapes[name][1] ** 0.5
+        scale = small.get(name, 1.0) / math.sqrt(shapes[name][1])
+        return scale * jax.random.normal(keys[name], (n, *shapes[name]), jnp.float32)
 
-    attention = {"norm": jnp.ones((n, d)), **{name: matrix(name) for name in ("q", "k", "v", "o")}}
-    mlp = {"norm": jnp.ones((n, d)), **{name: matrix(name) for name in ("gate", "up", "down")}}
+    def gain(*shape: int) -> jax.Array:
+        return jnp.ones(shape, jnp.float32)
+
+    attention = {"norm": gain(n, d), **{name: matrix(name) for name in ("q", "k", "v", "o")}}
+    mlp = {"norm": gain(n, d), **{name: matrix(name) for name in ("gate", "up", "down")}}
     return {
-        "embed": jax.random.normal(keys["embed"], (BYTES, d)) * d**-0.5,
+        "embed": 0.3 / math.sqrt(d) * jax.random.normal(keys["embed"], (BYTES, d), jnp.float32),
         "blocks": Stacked({"attention": attention, "mlp": mlp}),
-        "norm": jnp.ones(d),
+        "norm": gain(d),
     }
 
 
