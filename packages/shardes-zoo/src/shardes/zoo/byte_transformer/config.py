@@ -22,7 +22,7 @@ class Config:
         norm_eps: added to the mean square in RMSNorm.
 
     Raises:
-        ValueError: a size does not fit, with what was given and what is required.
+        ValueError: a size is not positive, or the sizes do not fit each other.
     """
 
     d_model: int = 64
@@ -37,8 +37,10 @@ class Config:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if not value > 0:
-                raise ValueError(f"{field.name} is {value}, and must be positive. The default is {field.default}.")
+            integer = isinstance(field.default, int)
+            if not isinstance(value, int if integer else int | float) or not value > 0:
+                kind = "integer" if integer else "number"
+                raise ValueError(f"{field.name} is {value!r}, and must be a positive {kind}, such as {field.default}.")
         if self.d_model % self.n_heads:
             raise ValueError(
                 f"d_model is {self.d_model} and n_heads is {self.n_heads}, and every head must have the same width. "
