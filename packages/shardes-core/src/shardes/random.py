@@ -57,7 +57,8 @@ def root_key(key: jax.Array) -> jax.Array:
     root = words[:2]
     for i in range(2, words.size, 2):
         root = fold_in(root, words[i], words[i + 1])
-    return root
+    # A copy: the state that holds it is donated, and the caller's key must outlive that.
+    return jnp.array(root, copy=True)
 
 
 def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

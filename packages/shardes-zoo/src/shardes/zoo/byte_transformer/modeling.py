@@ -119,8 +119,9 @@ def _mlp(x: jax.Array, layer: Params) -> jax.Array:
 
 
 def _rms_norm(x: jax.Array, gain: jax.Array, config: Config) -> jax.Array:
-    mean_square = jnp.mean(jnp.square(x.astype(jnp.float32)), axis=-1, keepdims=True)
-    return x * lax.rsqrt(mean_square + config.norm_eps).astype(x.dtype) * jnp.broadcast_to(gain, x.shape)
+    wide = x.astype(jnp.float32)
+    scale = lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + config.norm_eps)
+    return (wide * scale).astype(x.dtype) * jnp.broadcast_to(gain, x.shape)
 
 
 def _rotation(seq: int, config: Config) -> tuple[jax.Array, jax.Array]:
