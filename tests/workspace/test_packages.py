@@ -93,8 +93,8 @@ def test_what_is_imported_is_needed(package: str) -> None:
 
 @each_package
 def test_what_is_needed_is_imported(package: str) -> None:
-    # A sibling is needed for the namespace too, and JAX computes with scipy in the core's name.
-    assert set(needs(package)) - set(MODULES) - {"scipy"} <= imports(package)
+    # A sibling is needed for the namespace too.
+    assert set(needs(package)) - set(MODULES) <= imports(package)
 
 
 @each_package
