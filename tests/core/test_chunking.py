@@ -1,0 +1,49 @@
+"""How many members a device evaluates at once, and how many directions it draws at once, never changes the update."""
+
+import jax
+import pytest
+
+from shardes import SeedRegenerated
+
+from .programs import arrays_in
+from .support import IDS, STRATEGIES, assert_same_run, make_es, make_params, loss, run, slow
+
+CASES = [
+    pytest.param(name, chunk, devices, id=f"{name}-chunk {chunk}-{devices} devices",
+                 marks=() if (chunk, devices) == (3, 1) else slow)
+    for name in STRATEGIES
+    for chunk, devices in ((1, 1), (3, 1), (8, 1), (3, 8))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "chunk", "devices"), CASES)
+def test_member_chunk(name, chunk, devices):
+    assert_same_run(run(name, devices=devices, chunk=chunk), run(name, devices=1))
+
+
+@slow
+@pytest.mark.parametrize("chunk", [1, 3, 8])
+def test_member_chunk_of_unmirrored_members(chunk):
+    assert_same_run(run("low_rank_1", n=7, mirrored=False, chunk=chunk), run("low_rank_1", n=7, mirrored=False))
+
+
+@pytest.mark.parametrize("chunk", [4, pytest.param(100, marks=slow)])
+def test_directions_regenerated_at_once(chunk):
+    assert_same_run(run(SeedRegenerated(chunk=chunk)), run("seed"))
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 8, None])
+@pytest.mark.parametrize("mirrored", [True, False])
+def test_no_more_members_than_the_chunk_are_evaluated_at_once(mirrored, chunk):
+    n = 24
+    es = make_es("low_rank_1", n, mirrored, devices=1, member_chunk=chunk)
+    state = es.init(jax.random.key(0), make_params())
+    pert, state = es.ask(state)
+
+    def members_of(aval):
+        # Scores of the tiny model are the only arrays of five tokens by 16 rows.
+        return aval.size // (5 * 16) if aval.shape[-2:] == (5, 16) else 0
+
+    traced = jax.make_jaxpr(lambda state, pert: es.apply(loss, state, pert)(IDS))(state, pert)
+    at_once = max(map(members_of, arrays_in(traced)))
+    assert at_once <= (n if chunk is None else chunk)
