@@ -191,7 +191,8 @@ class ShardedES:
     ) -> Callable[..., Any]:
         """`function(params, *args)` for every member, as a function of `args`; outputs get a leading axis of n.
 
-        A loss gives fitness of shape (n,) or (n, episodes). Arguments are shared by all members; one whose `in_axes`
+        A loss gives fitness of shape (n,) or (n, episodes). It is compiled once a function object: define it once, not
+        anew in every generation. Arguments are shared by all members; one whose `in_axes`
         is 0, as in `jax.vmap`, has a leading axis of n, and every member sees its own entry.
         """
 

@@ -7,6 +7,7 @@ runs the same loop over chunks of its own directions.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,8 +24,8 @@ from shardes.tracing import largest_value
 
 __all__ = ["Population"]
 
-_BLOCK = 64
-"""Directions contracted at once by a strategy that names no chunk: enough for a matrix product to run at speed."""
+_BLOCK = 2**20
+"""Numbers of noise that a device contracts at once, where the params are not more: a matrix product runs at speed."""
 
 _CACHE = 2**19
 """Bytes that the largest array of a chunk may take on a CPU, whose caches a whole population would overflow."""
@@ -130,7 +131,7 @@ class Population:
     ) -> list[jax.Array]:
         """The weighted sum over some directions on one device, a block of them at a time."""
         count = directions.size
-        limit = self.strategy.chunk or _BLOCK
+        limit = self.strategy.chunk or self._block(leaves, key)
         size = -(-count // -(-count // limit))
 
         def add(total: list[jax.Array], block: jax.Array) -> tuple[list[jax.Array], None]:
@@ -159,6 +160,13 @@ class Population:
             return self.local
         one = jax.make_jaxpr(function)(jax.tree.map(lambda x: x[0], each))
         return max(1, _CACHE // max(1, largest_value(one)))
+
+    def _block(self, leaves: Leaves, key: jax.Array) -> int:
+        """Directions to contract at once: as many as have noise of about the size of the params."""
+        one = jax.eval_shape(lambda: leaves.noise(self.strategy, key, jnp.uint32(0)))
+        noise = sum(int(x.size) for x in jax.tree.leaves(one))
+        params = sum(math.prod(leaf.stack + leaf.shape) for leaf in leaves.trained)
+        return max(1, max(_BLOCK, params) // max(1, noise))
 
     def _own_directions(self) -> jax.Array:
         """Numbers of the directions of this device, inside `shard_map`."""
