@@ -53,7 +53,8 @@ class LowRankWeight(StructuredWeight):
 
 
 def _correction(coefficients: jax.Array, factor: jax.Array) -> jax.Array:
-    """`coefficients` (..., r) times `factor` (r, columns)."""
+    """`coefficients` (..., r) times `factor` (r, columns), in the dtype of the coefficients."""
+    factor = factor.astype(coefficients.dtype)
     if factor.shape[0] == 1:
         # An outer product fuses with the sum that follows; a matrix product over an axis of one does not.
         return coefficients * factor.reshape((1,) * (coefficients.ndim - 1) + factor.shape[1:])
@@ -61,8 +62,9 @@ def _correction(coefficients: jax.Array, factor: jax.Array) -> jax.Array:
 
 
 def _contract(x: jax.Array, w: jax.Array) -> jax.Array:
-    """`x @ w.T` over the last axis of each."""
-    return lax.dot_general(x, w, (((x.ndim - 1,), (1,)), ((), ())))
+    """`x @ w.T` over the last axis of each, in the dtype to which theirs promote."""
+    dtype = jnp.result_type(x, w)
+    return lax.dot_general(x.astype(dtype), w.astype(dtype), (((x.ndim - 1,), (1,)), ((), ())))
 
 
 @dataclasses.dataclass(frozen=True)
