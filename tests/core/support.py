@@ -160,9 +160,24 @@ def seen_params(params):
     return jax.tree.map(materialize, params, is_leaf=lambda x: isinstance(x, shardes.StructuredWeight))
 
 
+def lenient(optimizer):
+    """The optimizer, left to promote dtypes as optax's own Adam does; all around it stays strict."""
+
+    def update(*args):
+        with jax.numpy_dtype_promotion("standard"):
+            return optimizer.update(*args)
+
+    return optimizer._replace(update=update)
+
+
+@functools.cache
+def _at_zero(strategy, n, devices, **options):
+    return ShardedES(strategy, n, sigma=1.0, lr=1.0, mesh=mesh_of(devices), **options)
+
+
 def noise_of(strategy, n, params, key=0, generation=0, devices=1, function=seen_params, **options):
     """Sign times noise of every member, params-shaped with a leading axis of n: what members at zero see of sigma 1."""
-    es = ShardedES(strategy, n, sigma=1.0, lr=1.0, mesh=mesh_of(devices), **options)
+    es = _at_zero(strategy, n, devices, **options)
     state = es.init(jax.random.key(key), jax.tree.map(jnp.zeros_like, params))
     pert, state = es.ask(state._replace(generation=jnp.int32(generation)))
     return jax.device_get(es.apply(function, state, pert)())
