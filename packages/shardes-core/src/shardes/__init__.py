@@ -5,9 +5,10 @@ from pkgutil import extend_path
 __path__ = extend_path(__path__, __name__)
 
 from shardes import random, shaping
-from shardes.es import ESState, Optimizer, Perturbation, ShardedES
+from shardes.es import ShardedES
 from shardes.mesh import make_mesh
 from shardes.stacked import Stacked
+from shardes.state import ESState, Optimizer, Perturbation
 from shardes.strategies import IIDGaussian, LowRank, Mirrored, SeedRegenerated, Strategy
 from shardes.structured import StructuredWeight, StructuredWeightError
 

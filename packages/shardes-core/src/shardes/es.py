@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,47 +13,15 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardes import random, shaping
+from shardes.arguments import check_arguments
 from shardes.leaves import Leaves
-from shardes.mesh import POPULATION, make_mesh
+from shardes.mesh import make_mesh
 from shardes.population import Population
+from shardes.precision import at_least_float32
+from shardes.state import ESState, Optimizer, Perturbation
 from shardes.strategies import Strategy
 
-__all__ = ["ESState", "Optimizer", "Perturbation", "ShardedES"]
-
-
-class Optimizer(Protocol):
-    """What an optax gradient transformation looks like; the core does not import optax."""
-
-    init: Callable[[Any], Any]
-    update: Callable[..., tuple[Any, Any]]
-
-
-class ESState(NamedTuple):
-    """Everything a run carries from one generation to the next. A pytree of arrays, replicated over the mesh."""
-
-    params: Any
-    """The master params: every float leaf at least float32."""
-    opt_state: Any
-    """State of the optimizer, over the trained leaves; an empty tuple for plain SGD."""
-    key: jax.Array
-    """The threefry key of the run, uint32 of shape (2,)."""
-    generation: jax.Array
-    """Generations asked for so far, int32."""
-    non_finite: jax.Array
-    """Members so far whose fitness was not finite, int32."""
-
-
-class Perturbation(NamedTuple):
-    """One generation's perturbation, as ask decided it. Never a batch of params."""
-
-    key: jax.Array
-    """The threefry key of the generation, uint32 of shape (2,)."""
-    sigma: Any
-    """Sigma at this generation: a float32 scalar, or a params-shaped tree of them."""
-    lr: jax.Array | None
-    """Learning rate at this generation, float32; None with an optimizer."""
-    noise: list[Any] | None
-    """Noise of every direction, split over the mesh, where the strategy keeps it."""
+__all__ = ["ShardedES"]
 
 
 class ShardedES:
@@ -98,51 +66,28 @@ class ShardedES:
         compute_dtype: Any = None,
         freeze: Callable[[str], bool] | None = None,
     ) -> None:
-        if not isinstance(strategy, Strategy):
-            raise TypeError(
-                f"strategy must be a shardes.Strategy, got {strategy!r}. Pass an instance, such as LowRank(r=1)."
-            )
-        if not _is_count(n):
-            raise ValueError(f"n must be an integer of at least 1, got {n!r}: the members of a generation.")
-        if n % len(strategy.signs):
-            raise ValueError(
-                f"n must be a multiple of {len(strategy.signs)} for {strategy!r}, whose directions are shared by that "
-                f"many members, got {n}. Use n={n + 1} or a strategy that is not mirrored."
-            )
-        if (lr is None) == (optimizer is None):
-            given = "neither" if lr is None else "both"
-            raise ValueError(f"Give lr, for plain SGD, or optimizer, and not both; got {given}.")
-        if lr is not None and not callable(lr) and not np.isfinite(lr):
-            raise ValueError(f"lr must be a finite number or a schedule, got {lr!r}.")
-        if optimizer is not None and not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
-            raise TypeError(f"optimizer must have init and update, as optax's have, got {optimizer!r}.")
-        if not callable(sigma):
-            for scale in jax.tree.leaves(sigma):
-                if np.ndim(scale) or not np.isfinite(scale) or not scale > 0:
-                    raise ValueError(f"sigma must be finite and above 0, one number or one a leaf, got {scale!r}.")
-        if mesh is not None and POPULATION not in mesh.axis_names:
-            raise ValueError(
-                f'The mesh has axes {mesh.axis_names} and needs one named "{POPULATION}". Use shardes.make_mesh().'
-            )
-        if how not in ("A", "B"):
-            raise ValueError(f'how must be "A" or "B", got {how!r}.')
-        if member_chunk is not None and not _is_count(member_chunk):
-            raise ValueError(f"member_chunk must be an integer of at least 1 or None, got {member_chunk!r}.")
-        if not callable(shaping):
-            raise TypeError(f"shaping must be a function such as shardes.shaping.centered_ranks, got {shaping!r}.")
-        if compute_dtype is not None and not jnp.issubdtype(compute_dtype, jnp.floating):
-            raise ValueError(f"compute_dtype must be a float dtype, got {compute_dtype!r}.")
+        mesh = make_mesh() if mesh is None else mesh
+        check_arguments(strategy, n, sigma, lr, optimizer, mesh, shaping, how, member_chunk, compute_dtype, freeze)
         self.strategy = strategy
         self.n = n
         self.sigma = sigma
         self.lr = lr
         self.optimizer = optimizer
-        self.mesh = make_mesh() if mesh is None else mesh
+        self.mesh = mesh
         self.shaping = shaping
         self.how = how
         self.compute_dtype = compute_dtype
         self.freeze = freeze
         self._population = Population(strategy, n, self.mesh, member_chunk)
+        # Of this instance, so that what it compiled goes when it goes.
+        self._ask = jax.jit(self._ask_eagerly)
+        self._evaluate = jax.jit(self._evaluate_eagerly, static_argnums=(0, 1))
+        self._tell = jax.jit(self._tell_eagerly)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in vars(self):
+            raise AttributeError(f"{name} is fixed, since compiled programs hold it. Make another ShardedES.")
+        super().__setattr__(name, value)
 
     def init(self, key: jax.Array, params: Any) -> ESState:
         """The first state: a float32 master of `params`, copied, on every device of the mesh.
@@ -162,16 +107,21 @@ class ShardedES:
             self._sigma_of(leaves, self.sigma)
         master = leaves.merge(
             jax.tree.map(lambda x: jnp.array(x, copy=True), params),
-            [jnp.array(x, dtype=jnp.promote_types(jnp.result_type(x), jnp.float32)) for x in leaves.select(params)],
+            [jnp.array(x, dtype=at_least_float32(jnp.result_type(x))) for x in leaves.select(params)],
         )
         opt_state = () if self.optimizer is None else self.optimizer.init(leaves.mask(leaves.select(master)))
-        state = ESState(master, opt_state, random.root_key(key), jnp.int32(0), jnp.int32(0))
+        # Copied: an optimizer's state may share buffers with the params, and a donated state must own its own.
+        opt_state = jax.tree.map(lambda x: jnp.array(x, copy=True), opt_state)
+        state = ESState(master, opt_state, random.root_key(key), jnp.int32(0), jnp.int32(0), jnp.int32(0))
         replicated: ESState = jax.device_put(state, self._replicated)
         return replicated
 
-    @partial(jax.jit, static_argnums=0)
     def ask(self, state: ESState) -> tuple[Perturbation, ESState]:
         """The next generation's perturbation, and the state that has moved on to it."""
+        asked: tuple[Perturbation, ESState] = self._ask(state)
+        return asked
+
+    def _ask_eagerly(self, state: ESState) -> tuple[Perturbation, ESState]:
         leaves = Leaves(state.params, self.freeze)
         key = random.fold_in(state.key, state.generation)
         sigma = self.sigma(state.generation) if callable(self.sigma) else self.sigma
@@ -179,6 +129,8 @@ class ShardedES:
         self._sigma_of(leaves, sigma)
         lr = self.lr(state.generation) if callable(self.lr) else self.lr
         lr = None if lr is None else jnp.asarray(lr, jnp.float32)
+        if lr is not None and lr.ndim:
+            raise ValueError(f"An lr schedule must give a scalar, got shape {lr.shape}.")
         noise = self._population.draw(leaves, key) if self.strategy.keeps_noise else None
         return Perturbation(key, sigma, lr, noise), state._replace(generation=state.generation + 1)
 
@@ -209,28 +161,34 @@ class ShardedES:
 
         return run
 
-    @partial(jax.jit, static_argnums=(0, 1, 2))
-    def _evaluate(self, function: Any, in_axes: Any, params: Any, pert: Perturbation, args: Any) -> Any:
+    def _evaluate_eagerly(self, function: Any, in_axes: Any, params: Any, pert: Perturbation, args: Any) -> Any:
+        self._check_perturbation(pert)
         leaves = Leaves(params, self.freeze)
         sigma = self._sigma_of(leaves, pert.sigma)
         if self.compute_dtype is not None:
             params = jax.tree.map(self._cast, params)
         return self._population.evaluate(function, leaves, params, sigma, pert.key, pert.noise, args, in_axes)
 
-    @partial(jax.jit, static_argnums=0)
     def tell(self, state: ESState, pert: Perturbation, fitness: jax.Array) -> ESState:
         """The state after descending on the fitness of a generation, (n,) or (n, groups), lower is better.
 
         A fitness that is not finite counts as the worst of its generation (of its group). A generation without one
-        finite fitness changes no params. Raises TypeError below float32, ValueError for another shape.
+        finite fitness, or whose update is not finite, changes no params and counts as skipped. Raises TypeError below
+        float32, ValueError for another shape.
         """
+        told: ESState = self._tell(state, pert, fitness)
+        return told
+
+    def _tell_eagerly(self, state: ESState, pert: Perturbation, fitness: jax.Array) -> ESState:
+        self._check_perturbation(pert)
+        fitness = jnp.asarray(fitness)
         self._check_fitness(fitness)
         leaves = Leaves(state.params, self.freeze)
         fitness = jax.lax.with_sharding_constraint(fitness, self._replicated)
         finite = jnp.isfinite(fitness)
         worst = jnp.max(jnp.where(finite, fitness, -jnp.inf), axis=0, keepdims=True)
         worst = jnp.where(jnp.isfinite(worst), worst, 0)
-        weights = self.shaping(jnp.where(finite, fitness, worst))
+        weights = jnp.asarray(self.shaping(jnp.where(finite, fitness, worst)))
         if weights.shape != (self.n,):
             raise ValueError(
                 f"shaping must return one weight a member, shape ({self.n},), got {weights.shape} for fitness of shape "
@@ -245,13 +203,18 @@ class ShardedES:
         ]
         updated, opt_state = self._descend(leaves, masters, gradient, state.opt_state, pert.lr)
         # Momentum and weight decay would move the params even where a generation says nothing.
-        sound = jnp.any(finite) & jnp.all(jnp.isfinite(weights))
+        sound = jnp.any(finite) & jnp.stack([jnp.isfinite(x).all() for x in [weights, *gradient, *updated]]).all()
         updated, opt_state = jax.tree.map(
             lambda new, old: jnp.where(sound, new, old), (updated, opt_state), (masters, state.opt_state)
         )
         broken = jnp.sum(~finite.reshape(self.n, -1).all(axis=1), dtype=jnp.int32)
         params = leaves.merge(state.params, updated)
-        told = state._replace(params=params, opt_state=opt_state, non_finite=state.non_finite + broken)
+        told = state._replace(
+            params=params,
+            opt_state=opt_state,
+            non_finite=state.non_finite + broken,
+            skipped=state.skipped + (~sound).astype(jnp.int32),
+        )
         replicated: ESState = jax.lax.with_sharding_constraint(told, self._replicated)
         return replicated
 
@@ -270,24 +233,28 @@ class ShardedES:
         self, leaves: Leaves, masters: list[Any], gradient: list[Any], opt_state: Any, lr: jax.Array | None
     ) -> tuple[list[Any], Any]:
         if self.optimizer is None:
-            return [m - (lr * g).astype(m.dtype) for m, g in zip(masters, gradient, strict=True)], opt_state
+            assert lr is not None
+            return [m - lr.astype(g.dtype) * g for m, g in zip(masters, gradient, strict=True)], opt_state
         updates, opt_state = self.optimizer.update(leaves.mask(gradient), opt_state, leaves.mask(masters))
         return [m + u.astype(m.dtype) for m, u in zip(masters, leaves.select(updates), strict=True)], opt_state
 
     def _sigma_of(self, leaves: Leaves, sigma: Any) -> list[Any]:
         """Sigma of each trained leaf."""
-        if jax.tree_util.treedef_is_leaf(jax.tree.structure(sigma)):
+        structure = jax.tree.structure(sigma)
+        if any(np.ndim(scale) for scale in jax.tree.leaves(sigma)):
+            raise ValueError(f"sigma must give scalars, got shapes {jax.tree.map(np.shape, sigma)}.")
+        if jax.tree_util.treedef_is_leaf(structure):
             return [sigma] * len(leaves.trained)
-        try:
-            return leaves.select(sigma)
-        except ValueError as error:
+        if structure != leaves.structure:
             raise ValueError(
-                f"sigma must be one number or a tree of the structure of params, {leaves.structure}, got "
-                f"{jax.tree.structure(sigma)}."
-            ) from error
+                f"sigma must be one number or a tree of the structure of params, {leaves.structure}, got {structure}."
+            )
+        return leaves.select(sigma)
 
     def _check_fitness(self, fitness: jax.Array) -> None:
-        if not jnp.issubdtype(fitness.dtype, jnp.floating) or jnp.finfo(fitness.dtype).bits < 32:
+        if not jnp.issubdtype(fitness.dtype, jnp.floating):
+            raise TypeError(f"fitness must be float32 or wider, got {fitness.dtype}. Return a float loss.")
+        if jnp.finfo(fitness.dtype).bits < 32:
             raise TypeError(
                 f"fitness must be float32 or wider, got {fitness.dtype}: below it a population's losses collapse to a "
                 "few ties. Reduce the loss in float32."
@@ -295,13 +262,17 @@ class ShardedES:
         if fitness.ndim not in (1, 2) or fitness.shape[0] != self.n:
             raise ValueError(f"fitness must have shape (n,) or (n, groups) with n={self.n}, got {fitness.shape}.")
 
+    def _check_perturbation(self, pert: Perturbation) -> None:
+        directions = self._population.local * self._population.devices
+        kept = None if pert.noise is None else {leaf.shape[0] for leaf in jax.tree.leaves(pert.noise)}
+        if kept != ({directions} if self.strategy.keeps_noise else None) or (pert.lr is None) != (self.lr is None):
+            raise ValueError(
+                f"The perturbation is not one of this ES, {self.strategy!r} with n={self.n}. Ask it for one."
+            )
+
     def _cast(self, x: jax.Array) -> jax.Array:
         return x.astype(self.compute_dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     @property
     def _replicated(self) -> NamedSharding:
         return NamedSharding(self.mesh, P())
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)

@@ -88,7 +88,7 @@ class Leaves:
 
         Every layer of every leaf draws from a key of its own; those of one shape draw together, which compiles faster.
         """
-        noises: dict[str, Any] = {}
+        noises: dict[int, Any] = {}
         for shape in dict.fromkeys(leaf.shape for leaf in self.trained):
             alike = [leaf for leaf in self.trained if leaf.shape == shape]
             streams = np.concatenate([leaf.stream + np.arange(leaf.layers) for leaf in alike])
@@ -96,9 +96,9 @@ class Leaves:
             drawn = jax.vmap(lambda key, shape=shape: strategy.noise(key, shape))(keys)
             start = 0
             for leaf in alike:
-                noises[leaf.path] = jax.tree.map(partial(_layers_of, leaf, start), drawn)
+                noises[leaf.stream] = jax.tree.map(partial(_layers_of, leaf, start), drawn)
                 start += leaf.layers
-        return [noises[leaf.path] for leaf in self.trained]
+        return [noises[leaf.stream] for leaf in self.trained]
 
     def shift(self, strategy: Strategy, weights: list[Any], noise: list[Any], scales: list[Any]) -> list[Any]:
         """Every weight shifted by its scale times its noise."""

@@ -94,7 +94,7 @@ class Population:
                     sign, own = at
                     shifted = leaves.shift(self.strategy, base, noise, [sign * scale for scale in sigma])
                     merged = (x if axis == 0 else s for x, s, axis in zip(own, shared, in_axes, strict=True))
-                    return function(leaves.merge(params, shifted), *merged)
+                    return jax.tree.map(jnp.asarray, function(leaves.merge(params, shifted), *merged))
 
                 return _map(of_member, (signs, own), 1 if self.member_chunk == 1 else signs.size)
 

@@ -17,6 +17,7 @@ __all__ = ["bits", "fold_in", "normal", "root_key", "threefry2x32"]
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
+_DOMAIN = (0x73686172, 0x64657300)  # "shardes"
 
 
 def threefry2x32(key: jax.Array, high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -42,7 +43,7 @@ def fold_in(key: jax.Array, high: Any, low: Any = 0) -> jax.Array:
 
 
 def root_key(key: jax.Array) -> jax.Array:
-    """The threefry key, uint32 of shape (2,), that stands for one JAX key of any implementation, typed or raw.
+    """The threefry key of a run, uint32 of shape (2,), from one JAX key of any implementation, typed or raw.
 
     Raises TypeError when `key` is not one key.
     """
@@ -57,8 +58,8 @@ def root_key(key: jax.Array) -> jax.Array:
     root = words[:2]
     for i in range(2, words.size, 2):
         root = fold_in(root, words[i], words[i + 1])
-    # A copy: the state that holds it is donated, and the caller's key must outlive that.
-    return jnp.array(root, copy=True)
+    # A stream of its own: jax.random folds and splits with counters below 2**32, and callers use their key again.
+    return fold_in(root, *_DOMAIN)
 
 
 def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -24,7 +24,7 @@ def none(fitness: jax.Array) -> jax.Array:
 
 def centered(fitness: jax.Array) -> jax.Array:
     """Fitness less the mean of the population; exactly zero when all are equal."""
-    return _centered(none(fitness))
+    return _deviations(none(fitness))
 
 
 def centered_ranks(fitness: jax.Array) -> jax.Array:
@@ -40,7 +40,7 @@ def centered_ranks(fitness: jax.Array) -> jax.Array:
 
 def z_score(fitness: jax.Array) -> jax.Array:
     """Fitness less its mean, divided by its standard deviation over the population; zero when all are equal."""
-    return _standardized(centered(fitness))
+    return _standardized(none(fitness))
 
 
 def group_relative(fitness: jax.Array) -> jax.Array:
@@ -54,17 +54,19 @@ def group_relative(fitness: jax.Array) -> jax.Array:
             f"group_relative needs fitness of shape (n, groups), got {fitness.shape}. Return one score a group from "
             "the loss, or use z_score."
         )
-    return _standardized(_centered(fitness)).mean(axis=1)
+    return _standardized(fitness).mean(axis=1)
 
 
-def _centered(values: jax.Array) -> jax.Array:
+def _deviations(values: jax.Array) -> jax.Array:
     """Less the mean over members; offset first, so that equal values give exact zeros."""
     offset = values - values[:1]
     return offset - offset.mean(axis=0, keepdims=True)
 
 
-def _standardized(deviations: jax.Array) -> jax.Array:
-    """Divided by their root mean square; scaled first, so that neither tiny nor huge values leave float range."""
+def _standardized(values: jax.Array) -> jax.Array:
+    """Deviations divided by their root mean square, scaled so that no value is too large or too small for it."""
+    huge = jnp.finfo(values.dtype).max ** 0.5
+    deviations = _deviations(jnp.where(jnp.max(jnp.abs(values)) > huge, values / huge, values))
     largest = jnp.max(jnp.abs(deviations))
     scaled = deviations / jnp.where(largest > 0, largest, 1)
     spread = jnp.sqrt(jnp.mean(scaled**2))

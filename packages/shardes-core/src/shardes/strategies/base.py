@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from shardes.precision import at_least_float32
+
 __all__ = ["Strategy"]
 
 
@@ -42,7 +44,9 @@ class Strategy(abc.ABC):
 
         `weight` has the leaf's shape, `scale` is a float32 scalar (sign times sigma).
         """
-        return (weight + (scale * noise).astype(jnp.promote_types(weight.dtype, jnp.float32))).astype(weight.dtype)
+        wide = at_least_float32(weight.dtype)
+        shifted: jax.Array = weight.astype(wide) + (scale * noise).astype(wide)
+        return shifted.astype(weight.dtype)
 
     def contract(self, noise: Any, weights: jax.Array) -> jax.Array:
         """`sum_i weights[i] * noise_i`, float32 of the leaf's shape; `noise` has a leading axis of directions."""

@@ -71,7 +71,8 @@ def _contract(x: jax.Array, w: jax.Array) -> jax.Array:
 class LowRank(Strategy):
     """Rank-`r` noise `A B^T / sqrt(r)` for every matrix, dense noise for every other leaf.
 
-    Models must read their matrices through `shardes.nn.dense` and `shardes.nn.embed`. arXiv 2511.16652.
+    Models must read their matrices through `shardes.nn.dense` and `shardes.nn.embed`, and must not compute with them
+    through `jax.tree` functions, which see the factors apart. arXiv 2511.16652.
     """
 
     r: int

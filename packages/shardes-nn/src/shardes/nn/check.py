@@ -68,7 +68,8 @@ def check_model(
     Returns:
         A finding for every place where a matrix is reached without a seam, then one for every floating-point leaf that
         cannot influence the output. Empty when all is well. A matrix handed to a function of `jax.lax`, which takes
-        arrays alone, is listed at the first such place.
+        arrays alone, is listed at the first such place. Arithmetic through `jax.tree` functions, which take a weight
+        apart, is not seen.
 
     Raises:
         Exception: what the model itself raises, with the places found until then as a note.
