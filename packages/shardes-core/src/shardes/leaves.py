@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from shardes import random
 from shardes.stacked import stacking_axes
@@ -38,7 +39,7 @@ class Leaf:
 class Leaves:
     """The leaves of params of one structure; a strategy's noise, shift and contraction mapped over the trained ones.
 
-    Noise, weights and scales are lists with one entry a trained leaf.
+    Weights and scales are lists with one entry a trained leaf, noise is one with an entry a shape.
     """
 
     def __init__(self, params: Any, freeze: Callable[[str], bool] | None = None) -> None:
@@ -84,35 +85,47 @@ class Leaves:
         return self.merge(self.structure.unflatten([None] * len(self.all)), trained)
 
     def noise(self, strategy: Strategy, key: jax.Array, direction: jax.Array) -> list[Any]:
-        """One direction's noise, from the generation's raw key. A stacked leaf's noise has its stacking axes in front.
+        """One direction's noise, from the generation's raw key: an entry a shape, all layers of such leaves in front.
 
         Every layer of every leaf draws from a key of its own; those of one shape draw together, which compiles faster.
         """
-        noises: dict[int, Any] = {}
-        for shape in dict.fromkeys(leaf.shape for leaf in self.trained):
-            alike = [leaf for leaf in self.trained if leaf.shape == shape]
-            streams = np.concatenate([leaf.stream + np.arange(leaf.layers) for leaf in alike])
+
+        def draw(shape: tuple[int, ...], leaves: list[Leaf]) -> Any:
+            streams = np.concatenate([leaf.stream + np.arange(leaf.layers) for leaf in leaves])
             keys = jax.random.wrap_key_data(random.fold_in(key, streams, direction), impl="threefry2x32")
-            drawn = jax.vmap(lambda key, shape=shape: strategy.noise(key, shape))(keys)
-            start = 0
-            for leaf in alike:
-                noises[leaf.stream] = jax.tree.map(partial(_layers_of, leaf, start), drawn)
-                start += leaf.layers
-        return [noises[leaf.stream] for leaf in self.trained]
+            return jax.vmap(lambda key: strategy.noise(key, shape))(keys)
+
+        return [draw(shape, leaves) for shape, leaves in self._alike.items()]
 
     def shift(self, strategy: Strategy, weights: list[Any], noise: list[Any], scales: list[Any]) -> list[Any]:
         """Every weight shifted by its scale times its noise."""
         return [
             _over_stack(lambda weight, noise, scale=scale: strategy.shift(weight, noise, scale), leaf)(weight, noise)
-            for leaf, weight, noise, scale in zip(self.trained, weights, noise, scales, strict=True)
+            for leaf, weight, noise, scale in zip(self.trained, weights, self._by_leaf(noise), scales, strict=True)
         ]
 
     def contract(self, strategy: Strategy, noise: list[Any], weights: jax.Array) -> list[jax.Array]:
         """The weighted sum over directions, the leading axis of the noise."""
         return [
             _over_stack(lambda noise: strategy.contract(noise, weights), leaf, axis=1)(noise)
-            for leaf, noise in zip(self.trained, noise, strict=True)
+            for leaf, noise in zip(self.trained, self._by_leaf(noise, axis=1), strict=True)
         ]
+
+    @property
+    def _alike(self) -> dict[tuple[int, ...], list[Leaf]]:
+        """The trained leaves by their shape."""
+        shapes = dict.fromkeys(leaf.shape for leaf in self.trained)
+        return {shape: [leaf for leaf in self.trained if leaf.shape == shape] for shape in shapes}
+
+    def _by_leaf(self, noise: list[Any], axis: int = 0) -> list[Any]:
+        """The noise of every trained leaf, its stacking axes at `axis`, where the layers of its shape were."""
+        found = {}
+        for drawn, leaves in zip(noise, self._alike.values(), strict=True):
+            start = 0
+            for leaf in leaves:
+                found[leaf.stream] = jax.tree.map(partial(_layers_of, leaf, start, axis), drawn)
+                start += leaf.layers
+        return [found[leaf.stream] for leaf in self.trained]
 
 
 def _over_stack(function: Callable[..., Any], leaf: Leaf, axis: int = 0) -> Callable[..., Any]:
@@ -122,6 +135,7 @@ def _over_stack(function: Callable[..., Any], leaf: Leaf, axis: int = 0) -> Call
     return function
 
 
-def _layers_of(leaf: Leaf, start: int, drawn: jax.Array) -> jax.Array:
-    """The noise of one leaf among that of all of its shape."""
-    return drawn[start : start + leaf.layers].reshape(leaf.stack + drawn.shape[1:])
+def _layers_of(leaf: Leaf, start: int, axis: int, drawn: jax.Array) -> jax.Array:
+    """The noise of one leaf among that of all of its shape, whose layers are numbered on an axis."""
+    own = lax.slice_in_dim(drawn, start, start + leaf.layers, axis=axis)
+    return own.reshape(drawn.shape[:axis] + leaf.stack + drawn.shape[axis + 1 :])

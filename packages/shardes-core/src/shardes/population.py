@@ -24,7 +24,7 @@ from shardes.tracing import largest_value
 
 __all__ = ["Population"]
 
-_BLOCK = 2**20
+_BLOCK = 2**16
 """Numbers of noise that a device contracts at once, where the params are not more: a matrix product runs at speed."""
 
 _CACHE = 2**19

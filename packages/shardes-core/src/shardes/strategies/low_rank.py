@@ -86,8 +86,8 @@ class LowRank(Strategy):
         if len(shape) != 2:
             return random.normal(key, shape)
         rows, columns = shape
-        both = random.normal(key, (self.r, rows + columns))
-        return Factors(both[:, :rows], both[:, rows:])
+        left, right = jax.random.split(key)
+        return Factors(random.normal(left, (self.r, rows)), random.normal(right, (self.r, columns)))
 
     def shift(self, weight: jax.Array, noise: Any, scale: jax.Array) -> Any:
         """A `LowRankWeight` for a matrix; the shifted array for any other leaf."""
