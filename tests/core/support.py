@@ -1,4 +1,4 @@
-"""What the tests of the core share: a tiny model, the strategies, whole runs kept for comparison, noise made visible."""
+"""What the tests of the core share: a tiny model, the strategies, whole runs to compare, noise made visible."""
 
 import dataclasses
 import functools
@@ -27,8 +27,15 @@ PLACEMENTS = ("A", "B")
 SHAPINGS = ("centered_ranks", "centered", "z_score", "group_relative", "none")
 
 slow = pytest.mark.slow
-every_strategy = pytest.mark.parametrize("name", STRATEGIES)
-every_placement = pytest.mark.parametrize("how", PLACEMENTS)
+
+
+def strategies(*fast):
+    """Parametrises over every strategy; all but those named are left to the slow tier."""
+    return pytest.mark.parametrize("name", [x if x in fast else pytest.param(x, marks=slow) for x in STRATEGIES])
+
+
+# One of the library's whose noise is kept in factors, one of a user's whose noise is drawn again.
+every_strategy = strategies("low_rank_1", "user_structured")
 
 
 def mesh_of(devices):
@@ -92,9 +99,7 @@ KEYS = {
 @functools.cache
 def compiled_step(name, how, devices, n, mirrored, chunk):
     # Ranks jump where two members are level to the last bit, so that they cannot be compared to rounding.
-    es = make_es(
-        name, n, mirrored, devices, how=how, member_chunk=chunk, lr=0.005, shaping=shardes.shaping.z_score
-    )
+    es = make_es(name, n, mirrored, devices, how=how, member_chunk=chunk, lr=0.005, shaping=shardes.shaping.z_score)
     return es, es.step(loss)
 
 
@@ -116,7 +121,9 @@ def assert_same_run(run, reference, tolerance=1e-5):
     np.testing.assert_allclose(run.fitness, reference.fitness, rtol=tolerance)
     for generation in (1, 10):
         assert_same_update(
-            update(reference.start, run.after[generation]), update(reference.start, reference.after[generation]), tolerance
+            update(reference.start, run.after[generation]),
+            update(reference.start, reference.after[generation]),
+            tolerance,
         )
 
 

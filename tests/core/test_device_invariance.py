@@ -15,7 +15,11 @@ SIZES = {"n=64": (64, True), "n=30": (30, True), "n=7 unmirrored": (7, False)}
 
 
 def is_fast(name, devices, size):
-    return devices == 8 and (size == "n=30" or (size == "n=7 unmirrored" and name in ("iid", "low_rank_1")))
+    return devices == 8 and (name, size) in {
+        ("seed", "n=7 unmirrored"),
+        ("low_rank_1", "n=30"),
+        ("user_structured", "n=30"),
+    }
 
 
 CASES = [
@@ -41,15 +45,22 @@ def test_runs_agree_for_every_key_implementation(name, key):
 
 
 def test_a_raw_key_is_the_key():
-    for name in ("threefry2x32", "rbg", "unsafe_rbg"):
-        assert_identical(run("seed", key=name).after, run("seed", key=f"raw {name}").after)
+    for kind in ("threefry2x32", "rbg", "unsafe_rbg"):
+        assert_identical(run("low_rank_1", key=kind).after, run("low_rank_1", key=f"raw {kind}").after)
 
 
-@pytest.mark.parametrize(("n", "mirrored"), [(7, False), (14, True)])
-@pytest.mark.parametrize("how", [pytest.param("A", marks=slow), "B"])
-@pytest.mark.parametrize("name", ["iid", "seed", "low_rank_1", pytest.param("user_structured", marks=slow)])
+@pytest.mark.parametrize(
+    ("name", "how", "n", "mirrored"),
+    [
+        ("seed", "B", 7, False),
+        ("low_rank_1", "B", 14, True),
+        pytest.param("iid", "B", 14, True, marks=slow),
+        pytest.param("iid", "A", 7, False, marks=slow),
+        pytest.param("user_structured", "B", 7, False, marks=slow),
+    ],
+)
 def test_ghosts_contribute_nothing(name, how, n, mirrored):
-    """Seven directions on 7 devices have no ghost, on 8 and on 2 they have one; one member's noise is a sum to the bit."""
+    """Seven directions have no ghost on 7 devices and one on 8 and on 2; sums of one member agree to the bit."""
     params = {"w": jnp.zeros((3, 4)), "b": jnp.zeros(4)}
     noise = {}
     for devices in (7, 8, 2):
@@ -61,7 +72,7 @@ def test_ghosts_contribute_nothing(name, how, n, mirrored):
     assert_identical(noise[2], noise[7])
 
 
-@pytest.mark.parametrize("how", ["A", "B"])
+@pytest.mark.parametrize("how", [pytest.param("A", marks=slow), "B"])
 def test_ranks_give_the_update_that_one_device_gives(how):
     fitness = np.random.default_rng(0).normal(size=30).astype(np.float32)
     updates = []
@@ -69,7 +80,7 @@ def test_ranks_give_the_update_that_one_device_gives(how):
         es = make_es("low_rank_1", 30, devices=devices, how=how)
         pert, state = es.ask(es.init(jax.random.key(0), {"w": jnp.zeros((3, 4))}))
         updates.append(es.tell(state, pert, fitness).params["w"])
-    np.testing.assert_allclose(*updates, rtol=1e-5)
+    np.testing.assert_allclose(*updates, rtol=0, atol=1e-5 * jnp.abs(updates[0]).max())
 
 
 def test_other_axes_of_a_mesh_are_left_alone():

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from shardes import Stacked
 
@@ -41,7 +40,7 @@ def test_members_see_frozen_leaves_unperturbed_and_the_noise_of_the_others_as_it
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@every_strategy
 def test_nothing_is_drawn_for_frozen_leaves(name):
     """No array of words has the size of what a strategy draws for a frozen matrix of 240 x 200."""
     params = {"big": jnp.zeros((240, 200)), "small": jnp.zeros((3, 5))}

@@ -47,8 +47,8 @@ def test_members_of_a_pair_share_a_direction_with_opposite_signs(name):
 @pytest.mark.parametrize(
     "options",
     [
-        {"devices": 8},
         {"devices": 3, "member_chunk": 4},
+        pytest.param({"devices": 8}, marks=slow),
         pytest.param({"devices": 2}, marks=slow),
         pytest.param({"devices": 1, "member_chunk": 1}, marks=slow),
     ],
@@ -70,7 +70,7 @@ def test_key_and_generation_matter_to_every_entry(name):
                 assert (a != b).any(axis=0).all()
 
 
-@pytest.mark.parametrize("r", [1, 2, 3, 8])
+@pytest.mark.parametrize("r", [1, 3, pytest.param(2, marks=slow), pytest.param(8, marks=slow)])
 def test_a_matrix_has_noise_of_rank_r_and_a_vector_is_dense(r):
     low, dense = noise_of(LowRank(r), 5, make_params()), noise_of(IIDGaussian(), 5, make_params())
     for matrices in (low["embed"], low["blocks"].layers["w"]):

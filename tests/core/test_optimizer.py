@@ -8,7 +8,7 @@ import pytest
 
 from shardes import Stacked
 
-from .support import lenient, make_es, make_params
+from .support import lenient, make_es, make_params, slow
 
 OPTIMIZERS = {
     "sgd with momentum": lambda: optax.sgd(0.1, momentum=0.9, nesterov=True),
@@ -35,7 +35,7 @@ def gradients():
         yield jax.tree.map(jnp.negative, trainable(es.tell(state, pert, fitness).params))
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", [x if x == "adamw" else pytest.param(x, marks=slow) for x in OPTIMIZERS])
 def test_trajectory_by_hand(name):
     optimizer = OPTIMIZERS[name]()
     es = make_es("low_rank_1", N, optimizer=optimizer)

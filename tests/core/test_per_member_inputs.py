@@ -26,7 +26,7 @@ def asked(n, mirrored, devices, chunk):
 
 @every_setup
 def test_each_member_meets_its_own(n, mirrored, devices, chunk):
-    """Pytrees and typed keys that are mapped, beside an array that is shared, from a function of params and all of them."""
+    """Mapped pytrees and typed keys beside an array that is shared, in a function of params and all of them."""
     es, pert, state = asked(n, mirrored, devices, chunk)
     own = {"x": jnp.arange(2.0 * n).reshape(n, 2), "key": jax.random.split(jax.random.key(1), n)}
     shared = jnp.array([5.0, 7.0])
@@ -67,6 +67,8 @@ def test_under_one_jit_with_the_rest():
 
     @jax.jit
     def fitness(state, pert, x):
-        return es.apply(lambda params, x, scale: scale * jnp.sum(params["b"] - x), state, pert, (0, None))(x, jnp.float32(2))
+        return es.apply(lambda params, x, scale: scale * jnp.sum(params["b"] - x), state, pert, (0, None))(
+            x, jnp.float32(2)
+        )
 
     np.testing.assert_allclose(fitness(state, pert, x)[3:], fitness(state, pert, x.at[:3].set(0))[3:])

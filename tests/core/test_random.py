@@ -71,7 +71,7 @@ def test_the_same_under_vmap_scan_jit_and_sharding(draw):
 
 
 def test_normal_is_the_inverse_of_its_uniforms(monkeypatch):
-    """All 2**24 values that the 24 bits take: the quantile to 2e-6, odd to the bit, so that the mean is exactly zero."""
+    """All 2**24 values of the 24 bits: the quantile to 2e-6, odd to the bit, so that the mean is exactly zero."""
 
     @jax.jit
     def normals(words):
@@ -90,10 +90,21 @@ def test_normal_is_the_inverse_of_its_uniforms(monkeypatch):
     assert abs(square / 2**23 - 1) < 1e-6
 
 
-def test_root_key_of_threefry_is_its_data():
+def test_root_key_is_the_same_for_a_key_and_its_data():
     key = jax.random.key(42)
-    assert_identical(random.root_key(key), jax.random.key_data(key))
-    assert_identical(random.root_key(np.asarray(jax.random.key_data(key))), jax.random.key_data(key))
+    root = random.root_key(key)
+    assert (root.shape, root.dtype) == ((2,), jnp.uint32)
+    assert_identical(random.root_key(jax.random.key_data(key)), root)
+    assert_identical(random.root_key(np.asarray(jax.random.key_data(key))), root)
+
+
+def test_root_key_is_none_that_the_caller_draws_from():
+    """Neither the key nor any that jax.random splits from it or folds into it."""
+    key = jax.random.key(42)
+    root = random.root_key(key)
+    used = [jax.random.key_data(key)[None], jax.random.key_data(jax.random.split(key, 1000))]
+    used.append(jax.random.key_data(jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(1000))))
+    assert not (jnp.concatenate(used) == root[None]).all(axis=1).any()
 
 
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])

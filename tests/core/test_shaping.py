@@ -8,7 +8,7 @@ from scipy.stats import rankdata
 
 from shardes import shaping
 
-from .support import SHAPINGS, assert_identical, make_es, mesh_of
+from .support import SHAPINGS, assert_identical, make_es, mesh_of, slow
 
 DRAW = np.random.default_rng(0)
 FITNESS = {
@@ -96,7 +96,7 @@ def test_standardized_weights_do_not_depend_on_scale(name, scale):
     np.testing.assert_allclose(given, getattr(shaping, name)(jnp.asarray(fitness)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("how", ["A", "B"])
+@pytest.mark.parametrize("how", [pytest.param("A", marks=slow), "B"])
 @pytest.mark.parametrize("name", SHAPINGS)
 def test_a_mirrored_population_that_agrees_moves_nothing(name, how):
     n, params = 30, {"w": jnp.full((3, 4), 0.3), "b": jnp.ones(3)}

@@ -7,7 +7,7 @@ import pytest
 
 from shardes import LowRank, Mirrored, Stacked, shaping
 
-from .support import make_es, noise_of, seen_params
+from .support import make_es, noise_of, seen_params, slow
 
 N, LR = 6, 0.5
 PARAMS = {"w": jnp.ones((3, 4)), "b": jnp.zeros(4), "layers": Stacked({"w": jnp.ones((2, 3, 4))}), "n": jnp.int32(2)}
@@ -15,7 +15,7 @@ SIGMA = {"w": 0.1, "b": np.float32(0.3), "layers": Stacked({"w": 0.2}), "n": 1}
 FITNESS = np.random.default_rng(0).normal(size=N).astype(np.float32)
 
 
-@pytest.mark.parametrize("how", ["A", "B"])
+@pytest.mark.parametrize("how", [pytest.param("A", marks=slow), "B"])
 def test_every_leaf_has_its_own(how):
     es = make_es("low_rank_1", N, sigma=SIGMA, lr=LR, how=how, shaping=shaping.none)
     pert, state = es.ask(es.init(jax.random.key(0), PARAMS))

@@ -43,8 +43,10 @@ def test_nested_stacks_count_one_axis_each(name):
 
 
 def test_low_rank_noise_of_a_stack_is_factored_layer_by_layer():
-    """A stacked matrix has rank 1 in every layer and is no rank-1 tensor; a stacked vector is dense, a plain (3, 5) is not."""
-    given = noise(LowRank(1), {"s": Stacked({"w": jnp.zeros((3, 4, 4)), "v": jnp.zeros((3, 5))}), "plain": jnp.zeros((3, 5))})
+    """A stacked matrix has rank 1 in every layer alone; a stacked vector is dense, a matrix of its shape is not."""
+    given = noise(
+        LowRank(1), {"s": Stacked({"w": jnp.zeros((3, 4, 4)), "v": jnp.zeros((3, 5))}), "plain": jnp.zeros((3, 5))}
+    )
     matrices = given["s"].layers["w"]
     assert (np.linalg.matrix_rank(matrices, rtol=1e-5) == 1).all()
     assert (np.linalg.matrix_rank(matrices.reshape(6, 3, 16), rtol=1e-5) == 3).all()
@@ -69,7 +71,7 @@ def test_a_structured_weight_shows_its_stacking_axes_and_a_layer_of_it_does_not(
     assert set(shapes) == {((4, 4), 2), ((3, 4, 4), 3)}
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@every_strategy
 def test_a_program_does_not_grow_with_the_number_of_layers(name):
     def equations(layers):
         params = make_params()
@@ -83,7 +85,9 @@ def test_a_program_does_not_grow_with_the_number_of_layers(name):
 
 def test_unstacked_layers_would_share_nothing_but_the_shape():
     """Two leaves of one shape, and two stacks of one shape, draw differently."""
-    given = noise(IIDGaussian(), {"a": jnp.zeros((3, 4)), "b": jnp.zeros((3, 4)), "s": Stacked([jnp.zeros((2, 3, 4))] * 2)})
+    given = noise(
+        IIDGaussian(), {"a": jnp.zeros((3, 4)), "b": jnp.zeros((3, 4)), "s": Stacked([jnp.zeros((2, 3, 4))] * 2)}
+    )
     layers = [given["a"], given["b"], *(x[:, i] for x in given["s"].layers for i in range(2))]
     for i, a in enumerate(layers):
         for b in layers[:i]:

@@ -1,4 +1,4 @@
-"""The state: what donation leaves alone, that it is a pytree of arrays and all there is, and that step is ask, apply, tell."""
+"""The state: donation spares what the user holds, it is all that a run carries, and step is ask, apply and tell."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import pytest
 
 from shardes import ESState, random
 
-from .support import IDS, STRATEGIES, assert_identical, every_strategy, loss, make_es, make_params, seen_params, slow
+from .support import IDS, assert_identical, every_strategy, loss, make_es, make_params, seen_params, strategies
 
 devices = pytest.mark.parametrize("devices", [1, 8])
 
@@ -57,10 +57,10 @@ def test_the_first_state():
     key = jax.random.key(3)
     state = make_es().init(key, make_params())
     assert isinstance(state, ESState)
-    assert_identical(state, ESState(make_params(), (), random.root_key(key), jnp.int32(0), jnp.int32(0)))
+    assert_identical(state, ESState(make_params(), (), random.root_key(key), *[jnp.int32(0)] * 3))
 
 
-@pytest.mark.parametrize("name", [name if name == "low_rank_1" else pytest.param(name, marks=slow) for name in STRATEGIES])
+@strategies("low_rank_1")
 def test_step_is_ask_apply_and_tell(name):
     es = make_es(name, 30)
     state = es.init(jax.random.key(0), make_params())
@@ -77,7 +77,7 @@ def test_step_is_ask_apply_and_tell(name):
 
 
 def test_a_state_survives_flattening_and_the_host():
-    """Continued from a copy on the host, rebuilt from its leaves by an ES of its own, a run goes on to the same bits."""
+    """Rebuilt from leaves that went through the host, and continued by another ES, a run goes on to the same bits."""
     options = {"name": "low_rank_1", "n": 30, "optimizer": optax.sgd(0.1, momentum=0.9)}
     es, again = make_es(**options), make_es(**options)
     state, _ = es.step(loss)(es.init(jax.random.key(0), make_params()), IDS)
