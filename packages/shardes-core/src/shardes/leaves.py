@@ -95,7 +95,9 @@ class Leaves:
             keys = jax.random.wrap_key_data(random.fold_in(key, streams, direction), impl="threefry2x32")
             return jax.vmap(lambda key: strategy.noise(key, shape))(keys)
 
-        return [draw(shape, leaves) for shape, leaves in self._alike.items()]
+        # A strategy's own arithmetic on threefry words, fused into what consumes it, can take XLA minutes to compile.
+        noise: list[Any] = lax.optimization_barrier([draw(shape, leaves) for shape, leaves in self._alike.items()])
+        return noise
 
     def shift(self, strategy: Strategy, weights: list[Any], noise: list[Any], scales: list[Any]) -> list[Any]:
         """Every weight shifted by its scale times its noise."""
