@@ -65,8 +65,9 @@ def _deviations(values: jax.Array) -> jax.Array:
 
 def _standardized(values: jax.Array) -> jax.Array:
     """Deviations divided by their root mean square, scaled so that no value is too large or too small for it."""
-    huge = jnp.finfo(values.dtype).max ** 0.5
-    deviations = _deviations(jnp.where(jnp.max(jnp.abs(values)) > huge, values / huge, values))
+    # A power of two scales without rounding: equal values stay equal, however their difference is compiled.
+    half = 2.0 ** (jnp.finfo(values.dtype).maxexp // 2)
+    deviations = _deviations(jnp.where(jnp.max(jnp.abs(values)) > half, values * (1 / half), values))
     largest = jnp.max(jnp.abs(deviations))
     scaled = deviations / jnp.where(largest > 0, largest, 1)
     spread = jnp.sqrt(jnp.mean(scaled**2))
