@@ -36,6 +36,8 @@ def strategies(*fast):
 
 # One of the library's whose noise is kept in factors, one of a user's whose noise is drawn again.
 every_strategy = strategies("low_rank_1", "user_structured")
+# Where the core alone decides: these, and one that keeps nothing.
+some_strategies = pytest.mark.parametrize("name", ["low_rank_1", "user_structured", pytest.param("seed", marks=slow)])
 
 
 def mesh_of(devices):
@@ -117,14 +119,17 @@ def run(name, how="B", devices=1, n=30, mirrored=True, chunk=None, key="threefry
 
 
 def assert_same_run(run, reference, tolerance=1e-5):
-    """After one generation and after ten, every leaf has moved the same way, and every member had the same fitness."""
+    """After one generation and after ten, every leaf has moved the same way, and every member had the same fitness.
+
+    The way is relative to the largest movement of a leaf, beside what float32 may round off the master a generation.
+    """
     np.testing.assert_allclose(run.fitness, reference.fitness, rtol=tolerance)
     for generation in (1, 10):
-        assert_same_update(
-            update(reference.start, run.after[generation]),
-            update(reference.start, reference.after[generation]),
-            tolerance,
-        )
+        rounding = generation * np.spacing(np.float32(2))
+        given, expected = (update(one.start, one.after[generation]) for one in (run, reference))
+        for a, b in zip(given, expected, strict=True):
+            assert np.abs(b).max() > 100 * rounding
+            assert np.abs(a - b).max() <= tolerance * np.abs(b).max() + rounding
 
 
 def update(before, after):
@@ -134,13 +139,6 @@ def update(before, after):
         for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
         if jnp.issubdtype(old.dtype, jnp.floating)
     ]
-
-
-def assert_same_update(given, expected, tolerance=1e-5):
-    """Every leaf's movement agrees, relative to the largest movement of that leaf, which is not zero."""
-    for a, b in zip(given, expected, strict=True):
-        assert np.abs(b).max() > 0
-        assert np.abs(a - b).max() <= tolerance * np.abs(b).max()
 
 
 def assert_identical(given, expected):

@@ -8,13 +8,11 @@ from shardes import SeedRegenerated
 from .programs import arrays_in
 from .support import IDS, STRATEGIES, assert_same_run, loss, make_es, make_params, run, slow
 
+OWN = [name for name in STRATEGIES if not name.startswith("user")]
+CASES = [(name, chunk, 1) for name in OWN for chunk in (1, 3, 8)]
+CASES += [(name, 3, 8) for name in ("low_rank_1", "user_dense", "user_structured")]
 FAST = {("seed", 3, 1), ("low_rank_1", 3, 8), ("user_structured", 3, 8)}
-CASES = [
-    pytest.param(name, chunk, devices, id=f"{name}-chunk {chunk}-{devices} devices",
-                 marks=() if (name, chunk, devices) in FAST else slow)
-    for name in STRATEGIES
-    for chunk, devices in ((1, 1), (3, 1), (8, 1), *([(3, 8)] if "low" in name or "user" in name else []))
-]  # fmt: skip
+CASES = [case if case in FAST else pytest.param(*case, marks=slow) for case in CASES]
 
 
 @pytest.mark.parametrize(("name", "chunk", "devices"), CASES)

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 from shardes import Stacked
 
-from .support import IDS, STRATEGIES, every_strategy, loss, make_es, make_params, noise_of, seen_params, slow, update
+from .support import IDS, STRATEGIES, loss, make_es, make_params, noise_of, seen_params, slow, some_strategies, update
 
 SIGMA, LR = 0.25, 0.5
 SIZES = {"n=30": (30, True, 8), "n=7 unmirrored": (7, False, 2), "n=150 unmirrored": (150, False, 1)}
@@ -19,6 +19,7 @@ CASES = [
                  marks=() if (name, size) == ("low_rank_1", "n=30") else slow)
     for name in STRATEGIES
     for how, size in (("A", "n=30"), ("B", "n=7 unmirrored"), ("B", "n=150 unmirrored"))
+    if size != "n=150 unmirrored" or name in ("iid", "low_rank_1", "user_structured")
 ]  # fmt: skip
 
 
@@ -65,7 +66,7 @@ def test_update(name, how, n, mirrored, devices):
     assert after["count"] == params["count"]
 
 
-@every_strategy
+@some_strategies
 def test_members_see_params_shifted_by_sigma_times_noise(name):
     n, params = 6, params_of_many_shapes()
     es = make_es(name, n, sigma=SIGMA)
@@ -77,7 +78,7 @@ def test_members_see_params_shifted_by_sigma_times_noise(name):
         np.testing.assert_allclose(given, np.asarray(weight)[None] + SIGMA * eps, rtol=0, atol=1e-6)
 
 
-@every_strategy
+@some_strategies
 def test_fitness_is_the_loss_at_the_perturbed_params(name):
     n, params = 6, make_params()
     es = make_es(name, n)

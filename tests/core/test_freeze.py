@@ -7,7 +7,7 @@ import numpy as np
 from shardes import Stacked
 
 from .programs import arrays_in
-from .support import IDS, STRATEGIES, assert_identical, every_strategy, loss, make_es, make_params, noise_of
+from .support import IDS, STRATEGIES, assert_identical, loss, make_es, make_params, noise_of, some_strategies
 
 FROZEN = ("embed", "blocks/layers/b")
 
@@ -16,7 +16,7 @@ def freeze(path):
     return path in FROZEN
 
 
-@every_strategy
+@some_strategies
 def test_frozen_leaves_keep_every_bit(name):
     params = make_params()
     es = make_es(name, 30, freeze=freeze)
@@ -27,7 +27,7 @@ def test_frozen_leaves_keep_every_bit(name):
     assert (state.params["blocks"].layers["w"] != params["blocks"].layers["w"]).all()
 
 
-@every_strategy
+@some_strategies
 def test_members_see_frozen_leaves_unperturbed_and_the_noise_of_the_others_as_it_was(name):
     without = noise_of(STRATEGIES[name], 6, make_params())
     with_frozen = noise_of(STRATEGIES[name], 6, make_params(), freeze=freeze)
@@ -40,7 +40,7 @@ def test_members_see_frozen_leaves_unperturbed_and_the_noise_of_the_others_as_it
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
 
 
-@every_strategy
+@some_strategies
 def test_nothing_is_drawn_for_frozen_leaves(name):
     """No array of words has the size of what a strategy draws for a frozen matrix of 240 x 200."""
     params = {"big": jnp.zeros((240, 200)), "small": jnp.zeros((3, 5))}

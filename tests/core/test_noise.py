@@ -8,7 +8,17 @@ import pytest
 
 from shardes import IIDGaussian, LowRank, Mirrored, SeedRegenerated
 
-from .support import STRATEGIES, assert_identical, assert_same_run, every_strategy, make_params, noise_of, run, slow
+from .support import (
+    STRATEGIES,
+    assert_identical,
+    assert_same_run,
+    every_strategy,
+    make_params,
+    noise_of,
+    run,
+    slow,
+    some_strategies,
+)
 
 
 def as_seen(params):
@@ -34,7 +44,7 @@ def test_regenerated_noise_gives_the_run_of_the_reference():
     assert_same_run(run("seed"), run("iid"))
 
 
-@every_strategy
+@some_strategies
 def test_members_of_a_pair_share_a_direction_with_opposite_signs(name):
     pairs = noise_of(Mirrored(STRATEGIES[name]), 14, make_params())
     singles = noise_of(STRATEGIES[name], 7, make_params())
@@ -44,16 +54,7 @@ def test_members_of_a_pair_share_a_direction_with_opposite_signs(name):
         np.testing.assert_allclose(pair[1::2], -single, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"devices": 3, "member_chunk": 4},
-        pytest.param({"devices": 8}, marks=slow),
-        pytest.param({"devices": 2}, marks=slow),
-        pytest.param({"devices": 1, "member_chunk": 1}, marks=slow),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("options", [{"devices": 3, "member_chunk": 4}, {"devices": 8}], ids=repr)
 @every_strategy
 def test_neither_devices_nor_chunks_nor_the_size_of_the_population_matter(name, options):
     more = noise(STRATEGIES[name], 30, **options)

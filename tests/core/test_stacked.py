@@ -9,7 +9,7 @@ import shardes
 from shardes import IIDGaussian, LowRank, Stacked
 
 from .programs import equations_in
-from .support import IDS, STRATEGIES, assert_identical, every_strategy, loss, make_es, make_params, noise_of
+from .support import IDS, STRATEGIES, assert_identical, loss, make_es, make_params, noise_of, some_strategies
 
 
 def noise(strategy, params):
@@ -25,7 +25,7 @@ def test_it_is_a_pytree_that_names_its_leaves():
     assert isinstance(jax.jit(lambda s: s)(stacked), Stacked)
 
 
-@every_strategy
+@some_strategies
 def test_layers_draw_what_the_leaves_of_a_list_draw(name):
     """Layer l of the only stacked leaf has the noise that leaf l of as many has."""
     stacked = noise(STRATEGIES[name], {"blocks": Stacked({"w": jnp.zeros((3, 4, 5))})})["blocks"].layers["w"]
@@ -34,7 +34,7 @@ def test_layers_draw_what_the_leaves_of_a_list_draw(name):
         np.testing.assert_allclose(stacked[:, layer], listed[layer], rtol=0, atol=1e-6)
 
 
-@every_strategy
+@some_strategies
 def test_nested_stacks_count_one_axis_each(name):
     nested = Stacked(Stacked(jnp.zeros((2, 3, 4, 5))))
     flat = Stacked(jnp.zeros((6, 4, 5)))
@@ -71,7 +71,7 @@ def test_a_structured_weight_shows_its_stacking_axes_and_a_layer_of_it_does_not(
     assert set(shapes) == {((4, 4), 2), ((3, 4, 4), 3)}
 
 
-@every_strategy
+@some_strategies
 def test_a_program_does_not_grow_with_the_number_of_layers(name):
     def equations(layers):
         params = make_params()

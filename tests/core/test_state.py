@@ -8,7 +8,7 @@ import pytest
 
 from shardes import ESState, random
 
-from .support import IDS, assert_identical, every_strategy, loss, make_es, make_params, seen_params, strategies
+from .support import IDS, assert_identical, loss, make_es, make_params, seen_params, some_strategies
 
 devices = pytest.mark.parametrize("devices", [1, 8])
 
@@ -60,7 +60,7 @@ def test_the_first_state():
     assert_identical(state, ESState(make_params(), (), random.root_key(key), *[jnp.int32(0)] * 3))
 
 
-@strategies("low_rank_1")
+@some_strategies
 def test_step_is_ask_apply_and_tell(name):
     es = make_es(name, 30)
     state = es.init(jax.random.key(0), make_params())
@@ -87,7 +87,7 @@ def test_a_state_survives_flattening_and_the_host():
     assert_identical(again.step(loss)(rebuilt, IDS), es.step(loss)(state, IDS))
 
 
-@every_strategy
+@some_strategies
 def test_every_ask_draws_anew_and_asking_changes_nothing(name):
     es = make_es(name)
     first = es.init(jax.random.key(0), make_params())
