@@ -14,14 +14,14 @@ quickstart: sync ## train a small byte transformer on the text of LICENSE
 	$(python) docs/examples/quickstart.py $(ARGS)
 
 test: sync ## run all tests
-	$(python) -m pytest $(ARGS)
+	$(python) -m pytest -n auto --dist worksteal $(ARGS)
 
 fast: sync ## run the tests without the statistical tier
-	$(python) -m pytest --fast $(ARGS)
+	$(python) -m pytest -n auto --dist worksteal --fast $(ARGS)
 
 test-lowest: ## run the fast tests on the lowest versions that the packages allow
 	@tools/bootstrap.sh lowest
-	.venv-lowest/bin/python -m pytest --fast $(ARGS)
+	.venv-lowest/bin/python -m pytest -n auto --dist worksteal --fast $(ARGS)
 
 lint: sync ## check style with ruff
 	$(python) -m ruff check

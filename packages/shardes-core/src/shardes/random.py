@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ _PARITY = 0x1BD11BDA
 _DOMAIN = (0x73686172, 0x64657300)  # "shardes"
 
 
+@jax.jit  # traced once a shape
 def threefry2x32(key: jax.Array, high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Threefry-2x32 with 20 rounds (Salmon et al. 2011) of the 64-bit counters (high, low).
 
@@ -80,6 +82,7 @@ _TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573
          0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
 
 
+@partial(jax.jit, static_argnums=1)
 def normal(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Standard normals, float32 of the given shape, from one threefry key, by inversion of 24 uniform bits each.
 
