@@ -70,13 +70,19 @@ def test_the_same_under_vmap_scan_jit_and_sharding(draw):
     assert_identical(jax.jit(jax.vmap(one))(split), expected)
 
 
+@pytest.mark.parametrize("draw", [random.bits, random.normal])
+def test_start_numbers_the_rows(draw):
+    key = jax.random.key(5)
+    assert_identical(draw(key, (2, 7), 3), draw(key, (5, 7))[3:])
+
+
 def test_normal_is_the_inverse_of_its_uniforms(monkeypatch):
     """All 2**24 values of the 24 bits: the quantile to 2e-6, odd to the bit, so that the mean is exactly zero."""
 
     @jax.jit
     def normals(words):
-        monkeypatch.setattr(random, "bits", lambda key, shape: words)
-        return random.normal(jax.random.key(0), words.shape)
+        monkeypatch.setattr(random, "bits", lambda key, shape, start: words)
+        return random.normal.__wrapped__(jax.random.key(0), words.shape)
 
     largest, square = 0.0, 0.0
     for start in range(0, 2**23, 2**20):

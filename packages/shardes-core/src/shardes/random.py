@@ -27,21 +27,23 @@ def threefry2x32(key: jax.Array, high: jax.Array, low: jax.Array) -> tuple[jax.A
 
     `key` is uint32 of shape (2,); the counters are uint32 and broadcast. Returns the two words of each block.
     """
-    schedule = (key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(_PARITY))
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(_PARITY))
     x0, x1 = jnp.broadcast_arrays(high + schedule[0], low + schedule[1])
     for group in range(5):
         for rotation in _ROTATIONS[group % 2]:
             x0 = x0 + x1
-            x1 = ((x1 << jnp.uint32(rotation)) | (x1 >> jnp.uint32(32 - rotation))) ^ x0
+            x1 = ((x1 << np.uint32(rotation)) | (x1 >> np.uint32(32 - rotation))) ^ x0
         x0 = x0 + schedule[(group + 1) % 3]
-        x1 = x1 + schedule[(group + 2) % 3] + jnp.uint32(group + 1)
+        x1 = x1 + schedule[(group + 2) % 3] + np.uint32(group + 1)
     return x0, x1
 
 
 def fold_in(key: jax.Array, high: Any, low: Any = 0) -> jax.Array:
     """Keys of the counters (high, low): uint32 of shape (..., 2), independent for different counters."""
     words = threefry2x32(key, jnp.asarray(high).astype(jnp.uint32), jnp.asarray(low).astype(jnp.uint32))
-    return jnp.stack(words, axis=-1)
+    # Fused into the draws, the keys would be computed for each of them.
+    keys: jax.Array = lax.optimization_barrier(jnp.stack(words, axis=-1))
+    return keys
 
 
 def root_key(key: jax.Array) -> jax.Array:
@@ -64,15 +66,17 @@ def root_key(key: jax.Array) -> jax.Array:
     return fold_in(root, *_DOMAIN)
 
 
-def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def bits(key: jax.Array, shape: tuple[int, ...], start: int = 0) -> jax.Array:
     """Uniform uint32 words of the given shape, from one threefry key (`jax.random.key` of the default kind).
 
-    The entry at (row, column), the leading axes counted as rows, is a function of the key, row and column alone.
+    The entry at (row, column), the leading axes counted as rows from `start`, is a function of the key, row and column
+    alone: draws of rows that do not overlap are independent.
     """
-    rows = lax.iota(jnp.uint32, int(np.prod(shape[:-1])))[:, None]
+    rows = lax.iota(jnp.uint32, int(np.prod(shape[:-1])))[:, None] + np.uint32(start)
     columns = lax.iota(jnp.uint32, shape[-1] if shape else 1)[None, :]
     first, second = threefry2x32(jax.random.key_data(key), rows, columns)
-    return (first ^ second).reshape(shape)
+    words: jax.Array = (first ^ second).reshape(shape)
+    return words
 
 
 # Giles (2010), "Approximating the erfinv function", single precision: a polynomial in the centre, one in the tails.
@@ -82,13 +86,14 @@ _TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573
          0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
 
 
-@partial(jax.jit, static_argnums=1)
-def normal(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+@partial(jax.jit, static_argnums=(1, 2))
+def normal(key: jax.Array, shape: tuple[int, ...], start: int = 0) -> jax.Array:
     """Standard normals, float32 of the given shape, from one threefry key, by inversion of 24 uniform bits each.
 
-    None exceeds 5.5 in size. The same function of the key under `vmap`, `scan` and any sharding.
+    None exceeds 5.5 in size; rows are numbered from `start`, as in `bits`. The same function of the
+    key under `vmap`, `scan` and any sharding.
     """
-    words = lax.bitcast_convert_type(bits(key, shape), jnp.int32)
+    words = lax.bitcast_convert_type(bits(key, shape, start), jnp.int32)
     # A symmetric grid of midpoints in (-1, 1): the mean is exactly zero and neither end is reached.
     u = ((words >> 8).astype(jnp.float32) + jnp.float32(0.5)) * jnp.float32(2.0**-23)
     w = -jnp.log((jnp.float32(1) - u) * (jnp.float32(1) + u))

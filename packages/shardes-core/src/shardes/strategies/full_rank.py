@@ -18,7 +18,8 @@ class IIDGaussian(Strategy):
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Standard normals of the leaf's shape."""
-        return random.normal(key, shape)
+        noise: jax.Array = random.normal(key, shape)
+        return noise
 
 
 @dataclasses.dataclass(frozen=True)

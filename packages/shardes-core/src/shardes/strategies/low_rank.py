@@ -86,8 +86,7 @@ class LowRank(Strategy):
         if len(shape) != 2:
             return random.normal(key, shape)
         rows, columns = shape
-        left, right = jax.random.split(key)
-        return Factors(random.normal(left, (self.r, rows)), random.normal(right, (self.r, columns)))
+        return Factors(random.normal(key, (self.r, rows)), random.normal(key, (self.r, columns), self.r))
 
     def shift(self, weight: jax.Array, noise: Any, scale: jax.Array) -> Any:
         """A `LowRankWeight` for a matrix; the shifted array for any other leaf."""
