@@ -141,6 +141,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one cell and placement B alone; nothing is written")
     args = parser.parse_args()
     published = published_python()
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     cells = CELLS[:1] if args.quick else CELLS
     rows = []
     for cell, devices, how, program in itertools.product(cells, (1, 8), "B" if args.quick else "AB", PROGRAMS):
@@ -155,9 +158,7 @@ def main() -> None:
         "what": "seconds of a generation, mirrored; ratios are theirs over ours, so above 1 is in our favour",
         "environment": {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": subprocess.run(
-                ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-            ).stdout.strip(),
+            "commit": described.stdout.strip(),
             "machine": platform.machine(),
             "cores": os.cpu_count(),
             "python": platform.python_version(),

@@ -90,13 +90,20 @@ class Leaves:
         Every layer of every leaf draws from a key of its own; those of one shape draw together, which compiles faster.
         """
 
-        def draw(shape: tuple[int, ...], leaves: list[Leaf]) -> Any:
-            streams = np.concatenate([leaf.stream + np.arange(leaf.layers) for leaf in leaves])
-            keys = jax.random.wrap_key_data(random.fold_in(key, streams, direction), impl="threefry2x32")
-            return jax.vmap(lambda key: strategy.noise(key, shape))(keys)
+        groups = list(self._alike.items())
+        streams = [np.concatenate([leaf.stream + np.arange(leaf.layers) for leaf in leaves]) for _, leaves in groups]
+        # One call makes the keys of all shapes: threefry is the bulk of what there is to compile.
+        keys = random.fold_in(key, np.concatenate(streams), direction)
+        ends = np.cumsum([len(of_shape) for of_shape in streams])
+
+        def draw(shape: tuple[int, ...], keys: jax.Array) -> Any:
+            typed = jax.random.wrap_key_data(keys, impl="threefry2x32")
+            return jax.vmap(lambda key: strategy.noise(key, shape))(typed)
 
         # A strategy's own arithmetic on threefry words, fused into what consumes it, can take XLA minutes to compile.
-        noise: list[Any] = lax.optimization_barrier([draw(shape, leaves) for shape, leaves in self._alike.items()])
+        noise: list[Any] = lax.optimization_barrier(
+            [draw(shape, own) for (shape, _), own in zip(groups, jnp.split(keys, ends[:-1]), strict=True)]
+        )
         return noise
 
     def shift(self, strategy: Strategy, weights: list[Any], noise: list[Any], scales: list[Any]) -> list[Any]:

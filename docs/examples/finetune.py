@@ -1,0 +1,88 @@
+"""Fine-tune a zoo model on a text file without gradients, and save it.
+
+    python docs/examples/finetune.py                                          the bundled byte-transformer, on LICENSE
+    python docs/examples/finetune.py --model smollm2-135m --text notes.txt    any model of the zoo, on a text of yours
+
+Scores are bits a token: the held-out end of the text is never trained on.
+"""
+
+import argparse
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # before JAX is imported
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import shardes
+from shardes import zoo
+
+LICENSE = Path(__file__).parents[2] / "LICENSE"
+NATS_PER_BIT = math.log(2)
+
+
+def main() -> None:
+    """Load, score, train, score again, save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="byte-transformer", help="name, Hub id or folder (default: %(default)s)")
+    parser.add_argument("--text", type=Path, default=LICENSE, help="UTF-8 text (default: LICENSE)")
+    parser.add_argument("--save", type=Path, default=Path("finetuned"), help="where to (default: %(default)s)")
+    parser.add_argument("--generations", type=int, default=200, help="how many (default: %(default)s)")
+    parser.add_argument("-n", type=int, default=64, help="members of the population (default: %(default)s)")
+    parser.add_argument("--sigma", type=float, default=0.01, help="size of a perturbation (default: %(default)s)")
+    parser.add_argument("--lr", type=float, default=0.003, help="step size at the start (default: %(default)s)")
+    parser.add_argument("--seq", type=int, default=64, help="tokens a sequence (default: %(default)s)")
+    parser.add_argument("--sequences", type=int, default=8, help="sequences a generation (default: %(default)s)")
+    args = parser.parse_args()
+
+    model = zoo.load(args.model)
+    ids = np.asarray(model.tokenizer.encode(args.text.read_text()))
+    train, held_out = ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
+    if len(held_out) <= args.seq:
+        parser.error(f"{args.text} has {len(ids)} tokens, and needs more than {10 * args.seq}: a tenth is held out")
+
+    es = shardes.ShardedES(
+        shardes.Mirrored(shardes.LowRank(r=1)),
+        n=args.n,
+        sigma=args.sigma,
+        lr=lambda generation: args.lr * (1 - generation / args.generations),
+    )
+    state = es.init(jax.random.key(0), model.params)
+    step = es.step(lambda params, batch: model.nll(params, batch).mean())
+    score = jax.jit(lambda params: model.nll(params, windows(held_out, args.seq)).mean() / NATS_PER_BIT)
+
+    count = sum(x.size for x in jax.tree.leaves(model.params))
+    print(f"model     {args.model}, {count:,} parameters")
+    print(f"text      {args.text}, {len(ids)} tokens: {len(train)} to train on, the last {len(held_out)} held out")
+    before = float(score(state.params))
+    print(f"held out  {before:.3f} bits a token before", flush=True)
+    rng, started = np.random.default_rng(0), time.perf_counter()
+    for generation in range(args.generations):
+        starts = rng.integers(0, len(train) - args.seq, args.sequences)
+        batch = jnp.asarray(np.stack([train[start : start + args.seq + 1] for start in starts]))
+        state, fitness = step(state, batch)
+        if sys.stdout.isatty() or generation % 50 == 49 or generation + 1 == args.generations:
+            seconds = (time.perf_counter() - started) / (generation + 1)
+            mean = float(fitness.mean()) / NATS_PER_BIT
+            line = f"generation {generation + 1}/{args.generations}  mean {mean:.3f}  {seconds:.2f} s a generation"
+            print(f"\r\x1b[K{line}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True)
+    after = float(score(state.params))
+    print(f"\nheld out  {after:.3f} bits a token after")
+    tuned = jax.tree.map(lambda new, old: new.astype(old.dtype), state.params, model.params)
+    zoo.save(model, tuned, args.save)
+    print(f"saved     {args.save}: load it with shardes.zoo.load({str(args.save)!r})")
+
+
+def windows(ids: np.ndarray, seq: int) -> jax.Array:
+    """The tokens cut into sequences that predict `seq` each."""
+    starts = range(0, len(ids) - seq, seq)
+    return jnp.asarray(np.stack([ids[start : start + seq + 1] for start in starts]))
+
+
+if __name__ == "__main__":
+    main()
