@@ -20,7 +20,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from validation.workers import Worker
+
 HERE = Path(__file__).parent
+WORKER = HERE / "worker.py"
 RESULTS = HERE.parent / "results" / "peers.json"
 ROOT = HERE.parent.parent
 PUBLISHED = "0.1.1"
@@ -29,43 +32,6 @@ PROGRAMS = ("LowRank(1)", "LowRank(4)", "SeedRegenerated", "IIDGaussian")
 WHOLE = 2**30
 BLOCKED = {128: 2, 512: 2, 64: 16}
 """Batches of plain inference that keep a CPU's caches, by d: as many as the core evaluates at once on these."""
-
-
-class Worker:
-    """One program in one environment, compiled and waiting for its next run."""
-
-    def __init__(self, python: Path, request: dict[str, Any]) -> None:
-        command = [str(python), str(HERE / "worker.py"), json.dumps(request)]
-        environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "JAX_COMPILATION_CACHE_DIR")}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=HERE
-        )
-        self.report = json.loads(self._line())
-        self.seconds: list[float] = []
-
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.communicate(timeout=60)
-
-    def run(self) -> None:
-        """Time one generation."""
-        assert self.process.stdin
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        self.seconds.append(float(self._line()))
-
-    def summary(self) -> dict[str, Any]:
-        """What was measured, the times as their median."""
-        return {**self.report, "seconds": statistics.median(self.seconds)} if self.seconds else self.report
-
-    def _line(self) -> str:
-        assert self.process.stdout
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{' '.join(self.process.args)} ended with {self.process.wait()}.")  # type: ignore[arg-type]
-        return line
 
 
 def published_python() -> Path:
@@ -87,10 +53,10 @@ def measure(cell: dict[str, Any], program: str, published: Path, repeats: int) -
     floors = {"floor": WHOLE, "floor_blocked": BLOCKED[cell["d"]]}
     with ExitStack() as stack:
         workers = {
-            "ours": stack.enter_context(Worker(Path(sys.executable), request)),
-            "published": stack.enter_context(Worker(published, request)),
+            "ours": stack.enter_context(Worker(Path(sys.executable), WORKER, request)),
+            "published": stack.enter_context(Worker(published, WORKER, request)),
         } | {
-            name: stack.enter_context(Worker(Path(sys.executable), cell | {"program": "floor", "chunk": chunk}))
+            name: stack.enter_context(Worker(Path(sys.executable), WORKER, cell | {"program": "floor", "chunk": chunk}))
             for name, chunk in floors.items()
         }
         for _ in range(repeats):
@@ -128,7 +94,7 @@ def layers_ratio(repeats: int) -> dict[str, float]:
     seconds: dict[int, list[float]] = {2: [], 24: []}
     for _ in range(repeats):
         for layers, found in seconds.items():
-            with Worker(Path(sys.executable), {"devices": 1, "program": "layers", "layers": layers}) as worker:
+            with Worker(Path(sys.executable), WORKER, {"devices": 1, "program": "layers", "layers": layers}) as worker:
                 found.append(worker.report["compile_s"])
     two, many = (statistics.median(seconds[layers]) for layers in (2, 24))
     return {"layers_2_s": two, "layers_24_s": many, "ratio": many / two}

