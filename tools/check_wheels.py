@@ -23,7 +23,12 @@ MODULES = {
     "shardes-zoo": "shardes/zoo",
     "shardes-tasks": "shardes/tasks",
 }
-NEEDS = ("jax", "numpy", "scipy")
+NEEDS = {
+    "shardes-core": ("jax", "numpy", "scipy"),
+    "shardes-nn": (),
+    "shardes-zoo": ("huggingface-hub", "jinja2", "safetensors", "tokenizers"),
+    "shardes-tasks": (),
+}
 
 CORE_ALONE = """
 import importlib.util
@@ -36,7 +41,7 @@ ALL = """
 import shardes.tasks
 from shardes import LowRank, Mirrored, SeedRegenerated, ShardedES, make_mesh
 from shardes.nn import check_model, dense, embed
-from shardes.zoo import byte_transformer, transformer_block
+from shardes.zoo import byte_transformer, load, names, transformer_block
 """
 
 NOTHING_OF_THE_CHECKOUT = f"""
@@ -91,12 +96,19 @@ class Environment:
         script.write_text(code + NOTHING_OF_THE_CHECKOUT)
         return run(self.folder / "bin" / "python", script, cwd=self.folder)
 
+    def check_command_line(self) -> None:
+        """Without the extra `cli` the command says in one line how to get it."""
+        command = self.folder / "bin" / "shardes-zoo"
+        found = subprocess.run([command, "list"], cwd=self.folder, stderr=subprocess.PIPE, text=True)
+        if found.returncode != 2 or found.stderr.count("\n") != 1 or "'shardes-zoo[cli]'" not in found.stderr:
+            sys.exit(f"shardes-zoo list exits with {found.returncode} and says {found.stderr!r}")
+
     def check_installed(self, *packages: str) -> None:
-        """Installed are the packages, NEEDS, and what those need going by their metadata."""
+        """Installed are the packages, their NEEDS, and what those need going by their metadata."""
         site = next(self.folder.glob("lib/python3*/site-packages"))
         installed = {canonicalize_name(found.name): found for found in metadata.distributions(path=[str(site)])}
         wanted = set(packages)
-        queue = list(NEEDS)
+        queue = [need for package in packages for need in NEEDS[package]]
         while queue:
             name = canonicalize_name(queue.pop())
             if name not in wanted:
@@ -149,6 +161,8 @@ def main() -> None:
         everything.python(ALL)
         print(everything.python(first_python_block(ROOT / "README.md")), end="")
         print("all packages: import, and the README's quickstart runs")
+        everything.check_command_line()
+        print("shardes-zoo: its command names the extra that it needs")
 
         # The package that brings its own Node.js: the others download one when they first run.
         pyright = folder / "pyright"

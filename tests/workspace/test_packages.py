@@ -34,6 +34,11 @@ def needs(package: str) -> dict[str, Requirement]:
     return {need.name: need for need in map(Requirement, project(package)["dependencies"])}
 
 
+def extras(package: str) -> set[str]:
+    extra = project(package).get("optional-dependencies", {})
+    return {Requirement(need).name for needs in extra.values() for need in needs}
+
+
 def imports(package: str) -> set[str]:
     """Top-level names, and of shardes the subpackage, that the sources import from outside the standard library."""
     found = set()
@@ -56,7 +61,7 @@ def owner(module: str) -> str:
     """The distribution that a module comes from."""
     parts = module.split(".")
     if parts[0] != "shardes":
-        return parts[0]
+        return parts[0] if parts[0] in sys.stdlib_module_names else parts[0].replace("_", "-")
     return next((package for package, name in MODULES.items() if name == ".".join(parts[:2])), "shardes-core")
 
 
@@ -88,7 +93,17 @@ def test_what_is_imported_is_needed(package: str) -> None:
         declared |= {sibling, *needs(sibling)}
     if "shardes-nn" in declared:
         declared |= {"shardes-core", *needs("shardes-core")}
-    assert imports(package) <= declared
+    assert imports(package) <= declared | extras(package)
+
+
+@each_package
+def test_what_an_extra_brings_is_imported_by_modules_that_nothing_else_imports(package: str) -> None:
+    code = (
+        f"import sys, {MODULES[package]}; "
+        f"print(sorted(name for name in sys.modules if name.replace('_', '-') in {extras(package)!r}))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert result.stdout.strip() == "[]"
 
 
 @each_package

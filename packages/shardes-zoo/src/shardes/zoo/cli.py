@@ -1,0 +1,18 @@
+"""The entry point of the command `shardes-zoo`, which needs the extra `cli`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command; exits with 0, with 1 for what a ZooError says, and with 2 for wrong usage."""
+    if any(importlib.util.find_spec(name) is None for name in ("typer", "rich")):
+        print("shardes-zoo: its command line needs more: pip install 'shardes-zoo[cli]'", file=sys.stderr)
+        sys.exit(2)
+    from shardes.zoo.commands import app
+
+    app()

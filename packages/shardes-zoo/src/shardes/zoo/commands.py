@@ -1,0 +1,210 @@
+"""What the command `shardes-zoo` can do. Progress goes to stderr, results to stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import rich.console
+import rich.markup
+import rich.table
+import typer
+
+from shardes.zoo.errors import ZooError
+from shardes.zoo.registry import MODELS, Entry, info
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Models for evolution strategies: by a name of the zoo, the id of a Hub repository, or a folder.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+Name = Annotated[str, typer.Argument(help="A name that `list` shows, the id of a Hub repository, or a folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the repository.")]
+Token = Annotated[str | None, typer.Option(help="Token of the Hub; by default that of HF_TOKEN or of the login.")]
+CacheDir = Annotated[Path | None, typer.Option(help="Where downloads are kept; by default as HF_HOME says.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Read the cache alone.")]
+
+
+@app.command("list")
+def list_models(as_json: AsJson = False) -> None:
+    """List the models that have a name of their own."""
+    if as_json:
+        _print_json([_entry(entry) for entry in MODELS])
+        return
+    table = rich.table.Table(box=None, pad_edge=False)
+    for title in ("name", "architecture", "parameters", "licence", "repository"):
+        table.add_column(title, justify="right" if title == "parameters" else "left", no_wrap=title == "name")
+    for entry in MODELS:
+        table.add_row(entry.name, entry.architecture, _count(entry), entry.licence, entry.repo_id or "bundled")
+    rich.console.Console().print(table)
+
+
+@app.command("info")
+def show_info(name: Annotated[str, typer.Argument(help="A name that `list` shows.")], as_json: AsJson = False) -> None:
+    """Say what the zoo knows of a model, without loading it."""
+    with _errors():
+        entry = info(name)
+    if as_json:
+        _print_json(_entry(entry))
+        return
+    for key, value in _entry(entry).items():
+        typer.echo(f"{key:<14}{_count(entry) if key == 'parameters' else 'none' if value is None else value}")
+
+
+@app.command()
+def pull(
+    name: Name,
+    revision: Revision = None,
+    token: Token = None,
+    cache_dir: CacheDir = None,
+    offline: Offline = False,
+    as_json: AsJson = False,
+) -> None:
+    """Download a model's files, verify them, and print the folder that holds them."""
+    from shardes.zoo.loading import find
+
+    with _errors():
+        source = find(name, revision, token=token, cache_dir=cache_dir, offline=offline)
+    if as_json:
+        _print_json({"folder": str(source.folder), "repo_id": source.repo_id, "commit": source.commit})
+    else:
+        typer.echo(source.folder)
+
+
+@app.command()
+def verify(
+    name: Name,
+    revision: Revision = None,
+    token: Token = None,
+    cache_dir: CacheDir = None,
+    offline: Offline = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a model: its files against the Hub's hashes, every tensor, and that a forward pass gives finite numbers."""
+    import jax
+    import jax.numpy as jnp
+
+    from shardes.zoo.loading import load
+
+    with _errors():
+        model = load(name, revision=revision, token=token, cache_dir=cache_dir, offline=offline)
+        forward = model.architecture.logits is not None
+        if forward:
+            logits = model.logits(model.params, jnp.arange(8, dtype=jnp.int32)[None])
+            if not bool(jnp.isfinite(logits).all()):
+                raise ZooError(f"{name}: a forward pass gives numbers that are not finite. Do not use this model.")
+    found = {
+        "folder": str(model.source.folder),
+        "architecture": model.architecture.model_type,
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(model.params)),
+        "commit": model.source.commit,
+        "hashes": "those of the Hub" if model.source.repo_id else "none: this is a folder",
+        "forward": "finite" if forward else "none: this is no model of tokens",
+    }
+    if as_json:
+        _print_json(found)
+    else:
+        for key, value in found.items():
+            typer.echo(f"{key:<14}{'none' if value is None else value}")
+
+
+@app.command()
+def generate(
+    name: Name,
+    prompt: Annotated[str, typer.Argument(help="The text to go on from, or the question with --chat.")],
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add at most.")] = 64,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Scale of the randomness; 0 takes the likeliest.")] = 0.0,
+    top_p: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Sample among the likeliest that reach this.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the randomness.")] = 0,
+    chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; by default as stored.")] = None,
+    revision: Revision = None,
+    token: Token = None,
+    cache_dir: CacheDir = None,
+    offline: Offline = False,
+    as_json: AsJson = False,
+) -> None:
+    """Continue a prompt, and print what the model adds."""
+    import jax
+    import numpy as np
+
+    from shardes.zoo.loading import load
+
+    if dtype not in (None, "float32", "bfloat16", "float16"):
+        raise typer.BadParameter(f"{dtype} is not float32, bfloat16 or float16.", param_hint="--dtype")
+    with _errors():
+        model = load(name, revision=revision, dtype=dtype, token=token, cache_dir=cache_dir, offline=offline)
+        ids = _prompt(model, prompt, chat)
+        whole = model.generate(
+            *(model.params, np.asarray(ids, np.int32)[None]),
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            key=jax.random.key(seed) if temperature else None,
+        )
+        added = np.asarray(whole)[0, len(ids) :].tolist()
+        ends = [i for i, token_id in enumerate(added) if token_id in model.defaults.eos_token_id]
+        added = added[: ends[0]] if ends else added
+        text = _text(model, added)
+    if as_json:
+        _print_json({"prompt_ids": ids, "ids": added, "text": text})
+    else:
+        typer.echo(text)
+
+
+def _prompt(model: Any, prompt: str, chat: bool) -> list[int]:
+    if chat:
+        if model.tokenizer is None:
+            raise ZooError("The model has no tokenizer, and so no chat template. Leave --chat out.")
+        text = model.tokenizer.chat([{"role": "user", "content": prompt}], add_generation_prompt=True)
+        ids: list[int] = model.tokenizer.encode(text, add_special_tokens=False)
+    elif model.tokenizer is not None:
+        ids = model.tokenizer.encode(prompt)
+    else:
+        _needs_bytes(model)
+        ids = list(prompt.encode())
+    if not ids:
+        raise ZooError("The prompt has no tokens, and needs at least one. Start with a newline.")
+    return ids
+
+
+def _text(model: Any, ids: list[int]) -> str:
+    if model.tokenizer is not None:
+        return str(model.tokenizer.decode(ids, skip_special_tokens=True))
+    return bytes(ids).decode("utf-8", errors="replace")
+
+
+def _needs_bytes(model: Any) -> None:
+    if model.architecture.model_type != "shardes_byte_transformer":
+        raise ZooError("The model has no tokenizer.json, which text needs. Use zoo.load and token ids.")
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return dataclasses.asdict(entry) | {"bundled": entry.bundled}
+
+
+def _count(entry: Entry) -> str:
+    return "unknown" if entry.parameters is None else f"{entry.parameters:,}"
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except ZooError as error:
+        console = rich.console.Console(stderr=True, soft_wrap=True)
+        console.print(f"[bold red]error:[/] {rich.markup.escape(str(error))}", highlight=False)
+        raise typer.Exit(1) from None

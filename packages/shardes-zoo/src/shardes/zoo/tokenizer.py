@@ -1,0 +1,186 @@
+"""Text to tokens and back, by the tokenizers library, with the special tokens and chat template of a checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardes.zoo.errors import CheckpointError
+from shardes.zoo.fields import Fields
+from shardes.zoo.files import read_fields, read_text, shown
+
+__all__ = ["Tokenizer", "load_tokenizer"]
+
+_MAX_BYTES = 2**27
+_SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """The tokenizer of a checkpoint.
+
+    Attributes:
+        backend: the `tokenizers.Tokenizer`.
+        special: special tokens by role, such as "eos_token", those that the checkpoint names.
+        chat_templates: sources of the chat templates by name; the usual one is "default".
+        files: contents of the checkpoint's tokenizer files, by name.
+    """
+
+    backend: Any
+    special: Mapping[str, str]
+    chat_templates: Mapping[str, str]
+    files: Mapping[str, str]
+
+    @property
+    def bos_id(self) -> int | None:
+        """Id of the token that begins a text, None without one."""
+        return self._id("bos_token")
+
+    @property
+    def eos_id(self) -> int | None:
+        """Id of the token that ends a text, None without one."""
+        return self._id("eos_token")
+
+    @property
+    def pad_id(self) -> int | None:
+        """Id of the token that pads, None without one."""
+        return self._id("pad_token")
+
+    def __len__(self) -> int:
+        """How many tokens there are, the special ones included."""
+        return int(self.backend.get_vocab_size(with_added_tokens=True))
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Ids of a text, with the special tokens that the checkpoint puts around one unless told otherwise."""
+        return list(self.backend.encode(text, add_special_tokens=add_special_tokens).ids)
+
+    def encode_batch(
+        self, texts: Sequence[str], add_special_tokens: bool = True
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Ids of texts, padded on the left to the longest, and the mask that says which are real.
+
+        Returns:
+            ids and mask, both (len(texts), longest), int32; the mask is 1 at real tokens, 0 at padding.
+
+        Raises:
+            ValueError: `texts` is one string, or empty.
+        """
+        if isinstance(texts, str) or not texts:
+            raise ValueError(f"texts is {shown(texts)}, and must be a list of at least one string.")
+        rows = [found.ids for found in self.backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)]
+        pad = next((i for i in (self.pad_id, self.eos_id) if i is not None), 0)
+        ids = np.full((len(rows), max(map(len, rows))), pad, np.int32)
+        mask = np.zeros_like(ids)
+        for i, row in enumerate(rows):
+            ids[i, ids.shape[1] - len(row) :] = row
+            mask[i, ids.shape[1] - len(row) :] = 1
+        return ids, mask
+
+    def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
+        """Text of the ids of one sequence, a list or an array of shape (seq,)."""
+        return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=skip_special_tokens))
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = False,
+        template: str | None = None,
+        **variables: Any,
+    ) -> str:
+        """Text of a conversation by the checkpoint's chat template, to be encoded with add_special_tokens=False.
+
+        Args:
+            messages: each with "role" and "content".
+            tools: JSON schemas of functions that the model may call.
+            add_generation_prompt: end with what makes the model answer.
+            template: name of a template, None for the usual one, or for "tool_use" if there are tools and it exists.
+            **variables: what else the template reads, such as `enable_thinking`.
+
+        Raises:
+            CheckpointError: the checkpoint has no such template, or it refuses.
+        """
+        from shardes.zoo.chat import render
+
+        if template is None:
+            template = "tool_use" if tools and "tool_use" in self.chat_templates else "default"
+        source = self.chat_templates.get(template)
+        if source is None:
+            known = ", ".join(map(shown, self.chat_templates)) or "none"
+            raise CheckpointError(
+                f"The checkpoint has no chat template {template!r}, but {known}. Encode a text of your own instead, or "
+                "choose an instruct model."
+            )
+        given = {"messages": messages, "tools": tools, "documents": None, **self.special, **variables}
+        return render(
+            source, f"The chat template {template!r}", given | {"add_generation_prompt": add_generation_prompt}
+        )
+
+    def _id(self, role: str) -> int | None:
+        token = self.special.get(role)
+        return None if token is None else self.backend.token_to_id(token)
+
+
+def load_tokenizer(folder: Path) -> Tokenizer | None:
+    """The tokenizer of a snapshot, None where it has no tokenizer.json.
+
+    Raises:
+        CheckpointError: a file of it is not sound.
+    """
+    names = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+    files = {name: text for name in names if (text := read_text(folder, name, _MAX_BYTES)) is not None}
+    if "tokenizer.json" not in files:
+        return None
+    backend = _backend(files["tokenizer.json"])
+    fields = read_fields(folder, "tokenizer_config.json")
+    special = {role: token for role in _SPECIAL if (token := _token(fields, role)) is not None}
+    for role, token in special.items():
+        if backend.token_to_id(token) is None:
+            raise CheckpointError(
+                f"{fields.where}: {role} is {shown(token)}, which tokenizer.json does not have. Get both again."
+            )
+    templates = _chat_templates(fields)
+    if "chat_template.jinja" in files:
+        templates["default"] = files["chat_template.jinja"]
+    return Tokenizer(backend, special, templates, files)
+
+
+def _backend(content: str) -> Any:
+    from tokenizers import Tokenizer as Backend
+
+    try:
+        backend = Backend.from_str(content)
+    except BaseException as error:
+        # A panic of the library is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise CheckpointError(f"tokenizer.json is not a tokenizer: {shown(str(error))}. Get the file again.") from None
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
+
+
+def _token(fields: Fields, role: str) -> str | None:
+    value = fields.values.get(role)
+    if isinstance(value, dict):
+        value = value.get("content")
+    if value is not None and not isinstance(value, str):
+        raise fields.error(role, "a string, or an object with its content")
+    return value
+
+
+def _chat_templates(fields: Fields) -> dict[str, str]:
+    value = fields.values.get("chat_template")
+    if value is None or isinstance(value, str):
+        return {} if value is None else {"default": value}
+    if isinstance(value, list) and all(
+        isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("template"), str)
+        for entry in value
+    ):
+        return {entry["name"]: entry["template"] for entry in value}
+    raise fields.error("chat_template", "a string, or a list of objects with name and template")

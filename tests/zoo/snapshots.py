@@ -1,0 +1,28 @@
+"""Snapshots that tests load: the tiny checkpoints, the faulty ones, and ways to make more."""
+
+import json
+import shutil
+import struct
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CHECKPOINTS = HERE / "checkpoints"
+BAD = HERE / "bad"
+GOOD = BAD / "good-base"
+Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
+
+
+def copy(source: Path, folder: Path) -> Path:
+    shutil.copytree(source, folder)
+    return folder
+
+
+def split(content: bytes) -> tuple[dict, bytes]:
+    """Header and data of a safetensors file."""
+    (length,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def join(header: dict | bytes, data: bytes) -> bytes:
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(raw)) + raw + data

@@ -1,0 +1,131 @@
+"""The command `shardes-zoo`: what it prints, for people and for programs, and how it exits."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from shardes import zoo
+from shardes.zoo.commands import app
+
+from .snapshots import BAD, CHECKPOINTS
+
+FOLDER = str(CHECKPOINTS / "qwen2-tiny-tied")
+
+
+def run(*arguments: str):  # type: ignore[no-untyped-def]
+    return CliRunner().invoke(app, arguments)
+
+
+def result(*arguments: str) -> str:
+    found = run(*arguments)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def test_list() -> None:
+    shown = result("list")
+    for name in ("qwen2.5-0.5b-instruct", "smollm2-135m", "byte-transformer"):
+        assert name in shown
+    entries = json.loads(result("list", "--json"))
+    assert [entry["name"] for entry in entries] == list(zoo.names())
+    assert entries[1]["parameters"] == 494_032_768
+
+
+def test_info() -> None:
+    assert "494,032,768" in result("info", "qwen2.5-0.5b")
+    entry = json.loads(result("info", "qwen2.5-0.5b", "--json"))
+    assert entry["repo_id"] == "Qwen/Qwen2.5-0.5B"
+    assert entry["revision"] == "main"
+
+
+def test_pull() -> None:
+    assert result("pull", FOLDER).strip() == FOLDER
+    assert json.loads(result("pull", FOLDER, "--json")) == {"folder": FOLDER, "repo_id": None, "commit": None}
+
+
+def test_verify() -> None:
+    assert "finite" in result("verify", FOLDER)
+    found = json.loads(result("verify", FOLDER, "--json"))
+    assert (found["architecture"], found["forward"]) == ("qwen2", "finite")
+
+
+def test_generate() -> None:
+    text = result("generate", FOLDER, "Hello, world!", "--max-new-tokens", "8")
+    found = json.loads(result("generate", FOLDER, "Hello, world!", "--max-new-tokens", "8", "--json"))
+    assert text == found["text"] + "\n"
+    model = zoo.load(FOLDER)
+    assert found["prompt_ids"] == model.tokenizer.encode("Hello, world!")
+    chat = json.loads(result("generate", FOLDER, "Hi", "--chat", "--max-new-tokens", "1", "--json"))
+    assert chat["prompt_ids"][0] == model.tokenizer.backend.token_to_id("<|im_start|>")
+    sampled = [
+        result("generate", FOLDER, "Hi", "--temperature", "2", "--seed", seed, "--max-new-tokens", "8", "--json")
+        for seed in ("0", "0", "1")
+    ]
+    assert sampled[0] == sampled[1] != sampled[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("info", "nothing"), "is not the name of a model"),
+        (("pull", "nothing"), "is no model of the zoo"),
+        (("verify", str(BAD / "nan-weights")), "must hold finite numbers"),
+        (("generate", str(BAD / "config-missing"), "Hi"), "config.json is not in"),
+        (("generate", str(BAD / "good-base"), "Hi"), "has no tokenizer"),
+        (("generate", FOLDER, ""), "The prompt has no tokens"),
+    ],
+)
+def test_errors_are_plain(arguments: tuple[str, ...], message: str) -> None:
+    found = run(*arguments)
+    assert found.exit_code == 1
+    assert message in found.stderr
+    assert "Traceback" not in found.output
+    assert found.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nothing",),
+        ("info",),
+        ("generate", FOLDER, "Hi", "--dtype", "int8"),
+        ("generate", FOLDER, "Hi", "--top-p", "2"),
+    ],
+)
+def test_wrong_usage(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("command", [(), ("list",), ("info",), ("pull",), ("verify",), ("generate",)])
+def test_help(command: tuple[str, ...]) -> None:
+    assert "--help" in result(*command, "--help")
+
+
+def test_the_installed_command() -> None:
+    command = Path(sys.executable).with_name("shardes-zoo")
+    found = subprocess.run([command, "pull", FOLDER], capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stdout.strip()) == (0, FOLDER), found.stderr
+    found = subprocess.run([command, "info", "nothing"], capture_output=True, text=True, timeout=60)
+    assert found.returncode == 1
+    assert found.stderr.startswith("error: ")
+
+
+WITHOUT = """
+import sys
+sys.modules["typer"] = None
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name == "typer" else find_spec(name)
+from shardes.zoo.cli import main
+main()
+"""
+
+
+def test_without_the_extra() -> None:
+    found = subprocess.run([sys.executable, "-c", WITHOUT, "list"], capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    assert found.stderr.splitlines() == ["shardes-zoo: its command line needs more: pip install 'shardes-zoo[cli]'"]

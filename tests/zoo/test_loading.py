@@ -1,0 +1,195 @@
+"""What `zoo.load` takes for a name, how it reads, and what it gives."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from shardes import zoo
+from shardes.zoo import tensors
+from shardes.zoo.architectures import architecture_of
+from shardes.zoo.fields import Fields
+from shardes.zoo.tensors import leaf_of
+
+from .snapshots import CHECKPOINTS, GOOD, copy, join, split
+
+ALL = sorted(path.name for path in CHECKPOINTS.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16"])
+def test_every_tensor_is_where_it_belongs(name: str, dtype: str | None) -> None:
+    model = zoo.load(CHECKPOINTS / name, dtype=dtype)
+    stored = {}
+    for file in (CHECKPOINTS / name).glob("*.safetensors"):
+        with safe_open(file, "flax") as opened:
+            stored |= {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+    for tensor in model.architecture.tensors(model.config):
+        leaf = leaf_of(model.params, tensor.leaf)
+        for i, tensor_name in enumerate(tensor.names):
+            found, expected = leaf if tensor.layers is None else leaf[i], stored.pop(tensor_name)
+            assert found.dtype == (expected.dtype if dtype is None else jnp.dtype(dtype))
+            np.testing.assert_array_equal(found, expected.astype(found.dtype))
+    assert not stored
+
+
+def test_what_is_read_is_what_jax_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    empty = tensors._empty
+
+    def remember(*arguments: object) -> np.ndarray:
+        made.append(empty(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(tensors, "_empty", remember)
+    model = zoo.load(CHECKPOINTS / "llama-tiny")
+    held = {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(model.params)}
+    assert held == {array.ctypes.data for array in made}
+    assert not any(leaf.committed for leaf in jax.tree.leaves(model.params))
+
+
+def test_a_model_says_what_it_is() -> None:
+    folder = CHECKPOINTS / "qwen2-tiny-tied"
+    model = zoo.load(str(folder))
+    assert model.source.folder == folder
+    assert (model.source.repo_id, model.source.commit) == (None, None)
+    assert model.architecture.model_type == "qwen2"
+    assert model.fields == json.loads((folder / "config.json").read_text())
+    assert model.defaults.eos_token_id == (479, 477)
+    assert model.defaults.pad_token_id == 477
+    assert "qwen2, " in repr(model)
+    assert hash(model) == hash(model)
+
+
+def test_ends_come_from_the_config_where_generation_says_nothing(tmp_path: Path) -> None:
+    folder = copy(CHECKPOINTS / "qwen2-tiny-tied", tmp_path / "snapshot")
+    (folder / "generation_config.json").unlink()
+    assert zoo.load(folder).defaults.eos_token_id == (479,)
+    assert zoo.load(folder).defaults.pad_token_id is None
+
+
+@pytest.mark.parametrize("value", ["2", -2, [1, None], 1.5, True])
+def test_ends_that_are_no_ids_are_refused(value: object, tmp_path: Path) -> None:
+    folder = copy(CHECKPOINTS / "qwen2-tiny-tied", tmp_path / "snapshot")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": value}))
+    with pytest.raises(zoo.CheckpointError, match=r"generation_config\.json: eos_token_id is .* must be a token id"):
+        zoo.load(folder)
+
+
+def test_generation_ends_and_pads_as_the_checkpoint_says() -> None:
+    folder = CHECKPOINTS / "qwen2-tiny-tied"
+    model = zoo.load(folder)
+    golden = np.load(folder / "golden.npz")
+    prompt = golden["input_ids"]
+    plain = model.generate(model.params, prompt, max_new_tokens=32, eos_token_id=None)
+    np.testing.assert_array_equal(plain, golden["gen_ids"])
+    ended = np.asarray(model.generate(model.params, prompt, max_new_tokens=32))
+    for row, whole in zip(ended, np.asarray(plain), strict=True):
+        new = whole[prompt.shape[1] :]
+        ends = np.flatnonzero(np.isin(new, model.defaults.eos_token_id))
+        stop = prompt.shape[1] + (ends[0] + 1 if ends.size else len(new))
+        np.testing.assert_array_equal(row[:stop], whole[:stop])
+        assert (row[stop:] == 477).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("qwen2.5-0.5b-instrct", r"is no model of the zoo.*Near it: qwen2\.5-0\.5b-instruct"),
+        ("nothing/like/this", "no folder, and no id of a repository, which is owner/name"),
+        ("./nothing", "no folder"),
+        ("", "no folder"),
+        (Path("nothing/here"), "no folder"),
+    ],
+)
+def test_a_name_that_stands_for_nothing(name: str, message: str) -> None:
+    with pytest.raises(zoo.ZooError, match=message):
+        zoo.load(name)
+
+
+def test_a_folder_goes_before_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy(GOOD, tmp_path / "Qwen" / "Qwen2.5-0.5B")
+    monkeypatch.chdir(tmp_path)
+    assert zoo.load("Qwen/Qwen2.5-0.5B").source.repo_id is None
+
+
+def test_a_folder_has_no_revision() -> None:
+    with pytest.raises(zoo.ZooError, match=r"revision is 'main', and .* is no repository"):
+        zoo.load(GOOD, revision="main")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", jnp.float8_e4m3fn])
+def test_a_dtype_that_params_cannot_have(dtype: object) -> None:
+    with pytest.raises(ValueError, match="must be one of float32, bfloat16, float16"):
+        zoo.load(GOOD, dtype=dtype)
+
+
+def test_leftovers_are_passed_over(tmp_path: Path) -> None:
+    folder = copy(CHECKPOINTS / "llama-tiny", tmp_path / "snapshot")
+    file = folder / "model.safetensors"
+    header, data = split(file.read_bytes())
+    header["model.layers.0.self_attn.rotary_emb.inv_freq"] = {
+        **{"dtype": "F32", "shape": [8]},
+        "data_offsets": [len(data), len(data) + 32],
+    }
+    file.write_bytes(join(header, data + b"\xff" * 32))
+    zoo.load(folder)
+
+
+IMPORT = """
+import sys, shardes.zoo
+print([name for name in ("huggingface_hub", "tokenizers", "jinja2", "safetensors", "typer") if name in sys.modules])
+"""
+
+
+def test_the_import_is_light() -> None:
+    result = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout == "[]\n"
+
+
+PEAK = """
+import resource, sys
+import numpy as np, jax
+from safetensors.numpy import save_file
+from pathlib import Path
+from shardes import zoo
+folder = Path(sys.argv[1])
+zoo.load(sys.argv[2])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+model = zoo.load(folder)
+jax.block_until_ready(model.params)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print((after - before) / (folder / "model.safetensors").stat().st_size)
+"""
+
+
+def test_loading_takes_little_more_memory_than_the_file_has(tmp_path: Path) -> None:
+    folder = copy(GOOD, tmp_path / "large")
+    config = json.loads((folder / "config.json").read_text()) | {"num_hidden_layers": 4, "vocab_size": 400_000}
+    config |= {"intermediate_size": 200_000}
+    (folder / "config.json").write_text(json.dumps(config))
+    shapes = {}
+    model = zoo.load(GOOD)
+    fields = Fields(config, "config.json")
+    for tensor in model.architecture.tensors(architecture_of(fields).config(fields)):
+        shapes |= dict.fromkeys(tensor.names, tensor.shape)
+    header, start = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * int(np.prod(shape))
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, start + size]}
+        start += size
+    (folder / "model.safetensors").write_bytes(join(header, b""))
+    with open(folder / "model.safetensors", "r+b") as file:
+        file.truncate(len(join(header, b"")) + start)
+    result = subprocess.run(
+        [sys.executable, "-c", PEAK, str(folder), str(GOOD)],
+        **{"capture_output": True, "text": True, "timeout": 120},
+    )
+    assert result.returncode == 0, result.stderr
+    assert 0.9 < float(result.stdout) < 1.15

@@ -1,0 +1,164 @@
+"""What is saved is what was loaded, bit for bit, and there is never half of it."""
+
+import json
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from shardes import zoo
+
+from .snapshots import CHECKPOINTS, copy
+
+ALL = sorted(path.name for path in CHECKPOINTS.iterdir() if path.is_dir())
+FOLDER = CHECKPOINTS / "qwen2-tiny-tied"
+
+
+def same(one: object, other: object) -> None:
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        assert a.dtype == b.dtype
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def held(folder: Path) -> dict[str, tuple[str, bytes]]:
+    tensors = {}
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, "flax") as opened:
+            for name in opened.keys():  # noqa: SIM118
+                values = opened.get_tensor(name)
+                tensors[name] = (values.dtype.name, np.asarray(values).tobytes())
+    return tensors
+
+
+@pytest.fixture(scope="module")
+def model() -> zoo.Model:
+    return zoo.load(FOLDER)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("max_shard_size", [5 * 10**9, 50_000])
+def test_load_save_load(name: str, max_shard_size: int, tmp_path: Path) -> None:
+    model = zoo.load(CHECKPOINTS / name)
+    folder = zoo.save(model, model.params, tmp_path / "saved", max_shard_size=max_shard_size)
+    assert held(folder) == held(CHECKPOINTS / name)
+    again = zoo.load(folder)
+    same(again.params, model.params)
+    assert again.config == model.config
+    assert again.defaults == model.defaults
+    assert again.tokenizer.encode("Hello") == model.tokenizer.encode("Hello")
+    assert dict(again.fields) == dict(model.fields) | {"torch_dtype": again.fields.get("torch_dtype")} or (
+        "torch_dtype" not in model.fields
+    )
+    shards = sorted(folder.glob("*.safetensors"))
+    assert (len(shards) > 1) == (folder / "model.safetensors.index.json").exists() == (max_shard_size == 50_000)
+    for shard in shards:
+        with safe_open(shard, "flax") as opened:
+            assert opened.metadata()["format"] == "pt"
+            assert len(opened.keys()) == 1 or shard.stat().st_size < max_shard_size + 10_000
+
+
+@pytest.mark.parametrize("name", ["qwen2-tiny-tied", "qwen2-tiny-tied-v5config"])
+def test_the_config_is_kept_but_for_the_dtype(name: str, tmp_path: Path) -> None:
+    model = zoo.load(CHECKPOINTS / name, dtype="bfloat16")
+    folder = zoo.save(model, model.params, tmp_path / "saved")
+    before, after = (json.loads((place / "config.json").read_text()) for place in (CHECKPOINTS / name, folder))
+    key = "dtype" if name.endswith("v5config") else "torch_dtype"
+    assert after == before | {key: "bfloat16"}
+    for file in ("generation_config.json", "tokenizer_config.json", "tokenizer.json"):
+        assert json.loads((folder / file).read_text()) == json.loads((CHECKPOINTS / name / file).read_text())
+    same(zoo.load(folder).params, model.params)
+
+
+def test_the_master_of_a_strategy_can_be_saved(tmp_path: Path) -> None:
+    model = zoo.load(CHECKPOINTS / "qwen2-tiny-untied-sharded")
+    master = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) + 1e-6, model.params)
+    again = zoo.load(zoo.save(model, master, tmp_path / "saved"))
+    same(again.params, master)
+    assert again.fields["torch_dtype"] == "float32"
+
+
+def test_what_a_model_came_from_is_kept(model: zoo.Model, tmp_path: Path) -> None:
+    import dataclasses
+
+    source = dataclasses.replace(model.source, repo_id="org/name", commit="0" * 40, base=f"org/name@{'0' * 40}")
+    first = zoo.load(zoo.save(dataclasses.replace(model, source=source), model.params, tmp_path / "first"))
+    assert first.source.base == f"org/name@{'0' * 40}"
+    again = zoo.load(zoo.save(first, first.params, tmp_path / "second", max_shard_size=50_000))
+    assert again.source.base == first.source.base
+
+
+def changed(params: dict, **leaves: object) -> dict:
+    return {**params, **leaves}
+
+
+def test_params_of_another_model_are_refused(model: zoo.Model, tmp_path: Path) -> None:
+    params = model.params
+    for other, message in (
+        (changed(params, more=params["norm"]), "params have the structure"),
+        ({key: value for key, value in params.items() if key != "norm"}, "params have the structure"),
+        (changed(params, norm=params["norm"][:-1]), r"norm has shape \(63,\), and must have \(64,\)"),
+        (changed(params, norm=params["norm"][None]), r"norm has shape \(1, 64\)"),
+        (changed(params, norm=params["norm"].astype(jnp.int32)), "norm has dtype int32"),
+        (changed(params, norm=params["norm"].at[0].set(jnp.nan)), "norm holds values that are not finite"),
+    ):
+        with pytest.raises(zoo.ZooError, match=message):
+            zoo.save(model, other, tmp_path / "saved")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_snapshot_is_replaced_and_nothing_else(model: zoo.Model, tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    zoo.save(model, model.params, folder, max_shard_size=50_000)
+    zoo.save(model, model.params, folder)
+    assert not list(folder.glob("model-*"))
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(zoo.ZooError, match=r"holds notes\.txt, which is of no snapshot and would be lost"):
+        zoo.save(model, model.params, folder)
+    assert (folder / "notes.txt").read_text() == "mine"
+    with pytest.raises(zoo.ZooError, match="is not a folder"):
+        zoo.save(model, model.params, folder / "notes.txt")
+    with pytest.raises(zoo.ZooError, match="cannot be written"):
+        zoo.save(model, model.params, folder / "notes.txt" / "below")
+
+
+@pytest.mark.parametrize("step", ["save_file", "rename"])
+def test_a_failure_leaves_what_was_there(
+    step: str, model: zoo.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = zoo.save(model, model.params, tmp_path / "saved")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    if step == "save_file":
+        monkeypatch.setattr("safetensors.numpy.save_file", fail)
+    else:
+        rename = Path.rename
+        monkeypatch.setattr(
+            Path, "rename", lambda self, to: fail() if self.name.endswith(".partial") else rename(self, to)
+        )
+    with pytest.raises(zoo.ZooError, match="cannot be written: No space left on device"):
+        zoo.save(model, jax.tree.map(jnp.zeros_like, model.params), folder)
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_shard_has_a_size(model: zoo.Model, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_shard_size is 0"):
+        zoo.save(model, model.params, tmp_path / "saved", max_shard_size=0)
+
+
+def test_modes_are_those_of_new_files(model: zoo.Model, tmp_path: Path) -> None:
+    folder = zoo.save(model, model.params, tmp_path / "saved")
+    (tmp_path / "plain").mkdir()
+    assert folder.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    copy(folder, tmp_path / "copied")

@@ -1,0 +1,157 @@
+"""Tokens and chat renderings are those of transformers, and a template can do no harm."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shardes.zoo.chat import render
+from shardes.zoo.errors import CheckpointError
+from shardes.zoo.tokenizer import load_tokenizer
+
+from .snapshots import CHECKPOINTS, copy
+
+FOLDER = CHECKPOINTS / "qwen2-tiny-tied"
+GOLDEN = json.loads((FOLDER / "tokenizer_golden.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_tokenizer(FOLDER)
+
+
+def test_special_tokens(tokenizer):
+    assert (tokenizer.eos_id, tokenizer.pad_id, tokenizer.bos_id) == tuple(
+        GOLDEN["special"][name] for name in ("eos", "pad", "bos")
+    )
+    assert len(tokenizer) == GOLDEN["len_tokenizer"]
+
+
+@pytest.mark.parametrize("case", GOLDEN["strings"], ids=lambda case: repr(case["text"][:16]))
+def test_strings(tokenizer, case):
+    assert tokenizer.encode(case["text"]) == case["ids"]
+    assert tokenizer.decode(case["ids"]) == case["decoded"]
+    assert tokenizer.decode(np.asarray(case["ids"]), skip_special_tokens=True) == case["decoded_skip_special"]
+
+
+@pytest.mark.parametrize("case", GOLDEN["chats"], ids=range(len(GOLDEN["chats"])))
+def test_chats(tokenizer, case):
+    text = tokenizer.chat(case["messages"], tools=case["tools"], add_generation_prompt=case["add_generation_prompt"])
+    assert text == case["rendered"]
+    assert tokenizer.encode(text, add_special_tokens=False) == case["ids"]
+
+
+def test_batches_are_padded_on_the_left(tokenizer):
+    texts = ["Hello, world!", "", "I'm"]
+    ids, mask = tokenizer.encode_batch(texts)
+    assert ids.dtype == mask.dtype == np.int32
+    assert ids.shape == mask.shape == (3, 10)
+    for text, row, real in zip(texts, ids, mask, strict=True):
+        expected = tokenizer.encode(text)
+        assert row[len(row) - len(expected) :].tolist() == expected
+        assert (row[: len(row) - len(expected)] == tokenizer.pad_id).all()
+        assert real.tolist() == [0] * (len(row) - len(expected)) + [1] * len(expected)
+
+
+@pytest.mark.parametrize("texts", ["one", []])
+def test_a_batch_is_a_list(tokenizer, texts):
+    with pytest.raises(ValueError, match="must be a list of at least one string"):
+        tokenizer.encode_batch(texts)
+
+
+def changed(tmp_path: Path, **fields) -> Path:
+    folder = copy(FOLDER, tmp_path / "snapshot")
+    config = json.loads((folder / "tokenizer_config.json").read_text()) | fields
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_a_file_beside_holds_the_template(tmp_path):
+    folder = changed(tmp_path)
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}{{ eos_token }}")
+    assert load_tokenizer(folder).chat([{"role": "user", "content": "x"}]) == "x<|im_end|>"
+
+
+def test_templates_by_name(tmp_path):
+    named = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]
+    tokenizer = load_tokenizer(changed(tmp_path, chat_template=named))
+    assert tokenizer.chat([]) == "plain"
+    assert tokenizer.chat([], tools=[{}]) == "tools"
+    assert tokenizer.chat([], template="tool_use") == "tools"
+    with pytest.raises(CheckpointError, match="no chat template 'rag', but default, tool_use"):
+        tokenizer.chat([], template="rag")
+
+
+def test_no_template(tmp_path):
+    with pytest.raises(CheckpointError, match="no chat template 'default', but none"):
+        load_tokenizer(changed(tmp_path, chat_template=None)).chat([])
+
+
+def test_no_tokenizer(tmp_path):
+    folder = changed(tmp_path)
+    (folder / "tokenizer.json").unlink()
+    assert load_tokenizer(folder) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"eos_token": "<nowhere>"}, "eos_token is <nowhere>, which tokenizer.json does not have"),
+        ({"eos_token": 3}, "eos_token is 3, and must be a string"),
+        ({"chat_template": 3}, "chat_template is 3, and must be a string, or a list"),
+        ({"chat_template": [{"name": "x"}]}, "must be a string, or a list of objects"),
+    ],
+)
+def test_a_config_that_is_not_sound(fields, message, tmp_path):
+    with pytest.raises(CheckpointError, match=message):
+        load_tokenizer(changed(tmp_path, **fields))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"model": 3}'])
+def test_a_file_that_is_no_tokenizer(content, tmp_path):
+    folder = changed(tmp_path)
+    (folder / "tokenizer.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
+        load_tokenizer(folder)
+
+
+def test_what_templates_are_given():
+    def text(template, **variables):
+        return render(template, "template", variables)
+
+    assert text("{{ x | tojson }}", x={"a": "<é'&>"}) == '{"a": "<é\'&>"}'
+    assert text("{{ x | tojson(indent=1) }}", x=[1]) == "[\n 1\n]"
+    assert text("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}") == "01"
+    assert text("  {% if true %}\n  a\n  {% endif %}\nb") == "  a\nb"
+    assert text("{% generation %}a{% endgeneration %}b") == "ab"
+    assert len(text("{{ strftime_now('%Y') }}")) == 4
+    assert (
+        text("{% set ns = namespace(n=1) %}{% set ns.n = 2 %}{{ ns.n }}{{ 'a%s' % 'b' }}{{ 2 * 3 + 2 ** 3 }}")
+        == "2ab14"
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{{ messages.", "template cannot be rendered"),
+        ("{{ messages.append(1) }}", "unsafe|not safely"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ cycler.__init__.__globals__.os.system('x') }}", "unsafe|undefined"),
+        ("{% include '/etc/hostname' %}", "template cannot be rendered"),
+        ("{{ 1 // 0 }}", "ZeroDivisionError"),
+        ("{{ 'a' * 10 ** 9 }}", "characters"),
+        ("{{ 10 ** 10 ** 6 }}", "too large an operand"),
+        ("{{ '%999999999d' % 1 }}", "too wide"),
+        ("{% for i in range(10 ** 9) %}{% endfor %}", "Range too big"),
+        ("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}", "steps"),
+        ("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}", "steps"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
+        ("{% for i in range(9999) %}{{ 'a' * 9999 }}{% endfor %}", "characters"),
+    ],
+)
+def test_what_templates_may_not_do(template, message):
+    with pytest.raises(CheckpointError, match=message):
+        render(template, "template", {"messages": []})
