@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -74,6 +75,8 @@ def check_contents(wheel: Path, package: str) -> None:
     info = wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info"
     wanted |= {f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "licenses/LICENSE")}
     wanted.add(f"{MODULES[package]}/py.typed")
+    if "scripts" in tomllib.loads((source.parent / "pyproject.toml").read_text())["project"]:
+        wanted.add(f"{info}/entry_points.txt")
     with zipfile.ZipFile(wheel) as archive:
         held = [name for name in archive.namelist() if not name.endswith("/")]
         licence = archive.read(f"{info}/licenses/LICENSE")

@@ -11,6 +11,7 @@ import pytest
 from safetensors import safe_open
 
 from shardes import zoo
+from shardes.zoo.model import make_model
 
 from .snapshots import CHECKPOINTS, copy
 
@@ -90,6 +91,31 @@ def test_what_a_model_came_from_is_kept(model: zoo.Model, tmp_path: Path) -> Non
     assert first.source.base == f"org/name@{'0' * 40}"
     again = zoo.load(zoo.save(first, first.params, tmp_path / "second", max_shard_size=50_000))
     assert again.source.base == first.source.base
+
+
+def test_models_that_were_made_here(tmp_path: Path) -> None:
+    config = zoo.byte_transformer.Config(d_model=16, n_heads=2, n_kv_heads=1, d_ff=24)
+    params = zoo.byte_transformer.init(jax.random.key(0), config)
+    made = zoo.byte_transformer.model(params, config)
+    again = zoo.load(zoo.save(made, params, tmp_path / "bytes", max_shard_size=2_000))
+    same(again.params, params)
+    assert again.config == config
+    assert (again.source.repo_id, again.source.base) == (None, None)
+    text = "Café\n\x00😀"
+    assert again.tokenizer.encode(text) == list(text.encode())
+    ids = np.asarray(again.tokenizer.encode(text))[None]
+    np.testing.assert_array_equal(again.nll(again.params, ids), zoo.byte_transformer.nll(params, ids, config))
+
+    params = zoo.transformer_block.init(jax.random.key(0), 8)
+    made = zoo.transformer_block.model(params, zoo.transformer_block.Config(8))
+    again = zoo.load(zoo.save(made, params, tmp_path / "block"))
+    same(again.params, params)
+    with pytest.raises(
+        zoo.ZooError, match=r"transformer_block is no model of tokens, .* shardes\.zoo\.transformer_block"
+    ):
+        again.nll(again.params, ids)
+    with pytest.raises(zoo.ZooError, match="config of qwen2 cannot be written from here"):
+        make_model(zoo.load(FOLDER).architecture, params, None)
 
 
 def changed(params: dict, **leaves: object) -> dict:

@@ -15,7 +15,9 @@ import rich.table
 import typer
 
 from shardes.zoo.errors import ZooError
+from shardes.zoo.model import Model
 from shardes.zoo.registry import MODELS, Entry, info
+from shardes.zoo.tokenizer import Tokenizer
 
 __all__ = ["app"]
 
@@ -143,7 +145,7 @@ def generate(
         raise typer.BadParameter(f"{dtype} is not float32, bfloat16 or float16.", param_hint="--dtype")
     with _errors():
         model = load(name, revision=revision, dtype=dtype, token=token, cache_dir=cache_dir, offline=offline)
-        ids = _prompt(model, prompt, chat)
+        tokenizer, ids = _prompt(model, prompt, chat)
         whole = model.generate(
             *(model.params, np.asarray(ids, np.int32)[None]),
             max_new_tokens=max_new_tokens,
@@ -154,38 +156,23 @@ def generate(
         added = np.asarray(whole)[0, len(ids) :].tolist()
         ends = [i for i, token_id in enumerate(added) if token_id in model.defaults.eos_token_id]
         added = added[: ends[0]] if ends else added
-        text = _text(model, added)
+        text = tokenizer.decode(added, skip_special_tokens=True)
     if as_json:
         _print_json({"prompt_ids": ids, "ids": added, "text": text})
     else:
         typer.echo(text)
 
 
-def _prompt(model: Any, prompt: str, chat: bool) -> list[int]:
+def _prompt(model: Model, prompt: str, chat: bool) -> tuple[Tokenizer, list[int]]:
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        raise ZooError("The model has no tokenizer.json, which text needs. Use zoo.load and token ids.")
     if chat:
-        if model.tokenizer is None:
-            raise ZooError("The model has no tokenizer, and so no chat template. Leave --chat out.")
-        text = model.tokenizer.chat([{"role": "user", "content": prompt}], add_generation_prompt=True)
-        ids: list[int] = model.tokenizer.encode(text, add_special_tokens=False)
-    elif model.tokenizer is not None:
-        ids = model.tokenizer.encode(prompt)
-    else:
-        _needs_bytes(model)
-        ids = list(prompt.encode())
+        prompt = tokenizer.chat([{"role": "user", "content": prompt}], add_generation_prompt=True)
+    ids = tokenizer.encode(prompt, add_special_tokens=not chat)
     if not ids:
         raise ZooError("The prompt has no tokens, and needs at least one. Start with a newline.")
-    return ids
-
-
-def _text(model: Any, ids: list[int]) -> str:
-    if model.tokenizer is not None:
-        return str(model.tokenizer.decode(ids, skip_special_tokens=True))
-    return bytes(ids).decode("utf-8", errors="replace")
-
-
-def _needs_bytes(model: Any) -> None:
-    if model.architecture.model_type != "shardes_byte_transformer":
-        raise ZooError("The model has no tokenizer.json, which text needs. Use zoo.load and token ids.")
+    return tokenizer, ids
 
 
 def _entry(entry: Entry) -> dict[str, Any]:

@@ -107,6 +107,7 @@ def _load_folder(source: Source, dtype: Any) -> Model:
     from shardes.zoo.weights import find_weights
 
     folder = source.folder
+    assert folder is not None
     fields = read_fields(folder, "config.json", required=True)
     architecture = architecture_of(fields)
     config = architecture.config(fields)

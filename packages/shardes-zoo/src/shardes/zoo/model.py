@@ -13,7 +13,7 @@ from shardes.zoo.architecture import Architecture
 from shardes.zoo.errors import ZooError
 from shardes.zoo.tokenizer import Tokenizer
 
-__all__ = ["Defaults", "Model", "Source"]
+__all__ = ["Defaults", "Model", "Source", "make_model"]
 
 _OF_THE_CONFIG: Any = type("OfTheConfig", (), {"__repr__": lambda self: "<the config's>"})()
 
@@ -23,14 +23,14 @@ class Source:
     """Where a model came from.
 
     Attributes:
-        folder: the snapshot that it was read from.
+        folder: the snapshot that it was read from, None for params that were made here.
         repo_id: the repository of the Hub, None for a folder and for a bundled model.
         revision: what was asked for.
         commit: what that was when it was loaded.
         base: "repo_id@commit" of the model that a saved one was loaded from, None if that is not known.
     """
 
-    folder: Path
+    folder: Path | None = None
     repo_id: str | None = None
     revision: str | None = None
     commit: str | None = None
@@ -141,3 +141,16 @@ class Model:
             kind = self.architecture.model_type.removeprefix("shardes_")
             raise ZooError(f"{kind} is no model of tokens, and has no {name}. Use the functions of shardes.zoo.{kind}.")
         return function
+
+
+def make_model(architecture: Architecture, params: Any, config: Any, tokenizer: Tokenizer | None = None) -> Model:
+    """A model of params that were made here, to be saved or pushed.
+
+    Raises:
+        ZooError: the architecture cannot write a config.json of its own.
+    """
+    if architecture.config_json is None:
+        raise ZooError(f"A config of {architecture.model_type} cannot be written from here. Load a model, change that.")
+    fields = {"architectures": [architecture.class_name], "model_type": architecture.model_type}
+    fields |= architecture.config_json(config)
+    return Model(params, config, tokenizer, architecture, Source(), fields, {}, Defaults())

@@ -13,7 +13,7 @@ from shardes.zoo.errors import CheckpointError
 from shardes.zoo.fields import Fields
 from shardes.zoo.files import read_fields, read_text, shown
 
-__all__ = ["Tokenizer", "load_tokenizer"]
+__all__ = ["Tokenizer", "load_tokenizer", "tokenizer_of"]
 
 _MAX_BYTES = 2**27
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -136,8 +136,12 @@ def load_tokenizer(folder: Path) -> Tokenizer | None:
     files = {name: text for name in names if (text := read_text(folder, name, _MAX_BYTES)) is not None}
     if "tokenizer.json" not in files:
         return None
+    return tokenizer_of(files, read_fields(folder, "tokenizer_config.json"))
+
+
+def tokenizer_of(files: Mapping[str, str], fields: Fields) -> Tokenizer:
+    """The tokenizer that files of these contents make, with the fields of tokenizer_config.json."""
     backend = _backend(files["tokenizer.json"])
-    fields = read_fields(folder, "tokenizer_config.json")
     special = {role: token for role in _SPECIAL if (token := _token(fields, role)) is not None}
     for role, token in special.items():
         if backend.token_to_id(token) is None:
