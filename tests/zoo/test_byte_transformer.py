@@ -10,8 +10,8 @@ import pytest
 from shardes import Stacked
 from shardes.nn import StructuredWeight, check_model, dense, embed
 from shardes.stacked import stacking_axes
-from shardes.zoo import byte_transformer
-from shardes.zoo.byte_transformer import Config, modeling
+from shardes.zoo import byte_transformer, rope
+from shardes.zoo.byte_transformer import Config
 
 CONFIG = Config(d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, d_ff=24, context=8, norm_eps=1e-3)
 RNG = np.random.default_rng(0)
@@ -103,15 +103,15 @@ class TestProperties:
     def test_attention_depends_on_relative_positions_alone(self):
         config = Config(d_model=64, n_heads=2, n_kv_heads=1)
         q, k = RNG.normal(size=(2, config.head_dim)).astype(np.float32)
-        rotation = modeling._rotation(40, config)
-        q_turned, k_turned = (modeling._rotate(jnp.tile(v, (40, 1)), rotation) for v in (q, k))
+        rotation = rope.rotation(jnp.arange(40), config.decoder.rope)
+        q_turned, k_turned = (rope.rotate(jnp.tile(v, (40, 1)), rotation) for v in (q, k))
         scores = np.asarray(q_turned @ k_turned.T)
         for offset in range(-39, 40):
             np.testing.assert_allclose(np.diag(scores, offset), np.diag(scores, offset)[0], atol=2e-5)
         np.testing.assert_allclose(scores[0, 0], q @ k, rtol=1e-5)
 
     def test_rotation_is_in_float32(self):
-        cos, sin = modeling._rotation(300, CONFIG)
+        cos, sin = rope.rotation(jnp.arange(300), CONFIG.decoder.rope)
         angles = np.arange(300)[:, None] * CONFIG.rope_theta ** (-np.arange(0, CONFIG.head_dim, 2) / CONFIG.head_dim)
         np.testing.assert_allclose(cos, np.cos(angles), atol=1e-4)
         np.testing.assert_allclose(sin, np.sin(angles), atol=1e-4)

@@ -46,6 +46,8 @@ class Architecture:
         logits: `(params, ids, config, mask=None)`, None where the model is not one of tokens; so are the next two.
         nll: `(params, ids, config, mask=None)`.
         generate: `(params, ids, config, *, mask, max_new_tokens, ...)`.
+        config_json: the fields from which `config` would read a config, beside `model_type` and `architectures`; None
+            where a config.json has more to say than the config holds, and is kept as it came.
     """
 
     model_type: str
@@ -56,3 +58,4 @@ class Architecture:
     logits: Callable[..., Any] | None = None
     nll: Callable[..., Any] | None = None
     generate: Callable[..., Any] | None = None
+    config_json: Callable[[Any], dict[str, Any]] | None = None

@@ -58,14 +58,14 @@ class Fields:
             raise self.error(name, f"an integer from {least} to {most}")
         return value
 
-    def number(self, name: str, default: Any = REQUIRED, above: float = 0.0) -> Any:
-        """A finite number above `above`, as a float."""
+    def number(self, name: str, default: Any = REQUIRED, above: float = 0.0, most: float = 1e30) -> Any:
+        """A number above `above` and at most `most`, as a float."""
         value = self._get(name, default)
         if value is default:
             return value
         # An integer may be too large for a float.
-        if not isinstance(value, int | float) or isinstance(value, bool) or not above < value < 1e30:
-            raise self.error(name, f"a number above {above:g}")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not above < value <= most:
+            raise self.error(name, f"a number above {above:g} and at most {most:g}")
         return float(value)
 
     def boolean(self, name: str, default: Any = REQUIRED) -> Any:

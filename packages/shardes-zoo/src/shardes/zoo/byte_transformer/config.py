@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["Config"]
+from shardes.zoo import rope
+from shardes.zoo.decoder import DecoderConfig
+
+__all__ = ["BYTES", "Config"]
+
+BYTES = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,3 +66,19 @@ class Config:
     def head_dim(self) -> int:
         """Width of one head."""
         return self.d_model // self.n_heads
+
+    @property
+    def decoder(self) -> DecoderConfig:
+        """The same, as the functions of all decoders take it."""
+        return DecoderConfig(
+            vocab_size=BYTES,
+            d_model=self.d_model,
+            n_layers=self.n_layers,
+            n_heads=self.n_heads,
+            n_kv_heads=self.n_kv_heads,
+            head_dim=self.head_dim,
+            d_ff=self.d_ff,
+            norm_eps=self.norm_eps,
+            rope=rope.default(self.head_dim, self.rope_theta),
+            tied=True,
+        )

@@ -7,20 +7,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from shardes import Stacked
-from shardes.nn import dense, embed
-from shardes.zoo.byte_transformer.config import Config
+from shardes.zoo import decoder
+from shardes.zoo.blocks import pre_norm_block
+from shardes.zoo.byte_transformer.config import BYTES, Config
+from shardes.zoo.decoder import Decoder, Params
+from shardes.zoo.generation import generate as generate_tokens
+from shardes.zoo.layers import rms_norm
+from shardes.zoo.token_arguments import check_mask
 
-__all__ = ["init", "logits", "loss", "nll"]
+__all__ = ["generate", "init", "logits", "loss", "nll"]
 
-Params = dict[str, Any]
-
-BYTES = 256
+DECODER = Decoder(pre_norm_block, rms_norm)
 
 
-def init(key: jax.Array, config: Config) -> Params:
+def init(key: jax.Array, config: Config) -> dict[str, Any]:
     """Params of a byte transformer, float32: the embedding, the stacked blocks, and the last norm.
 
     Every branch starts small beside the residual stream, and the embedding small enough that the first predictions are
@@ -48,47 +50,43 @@ def init(key: jax.Array, config: Config) -> Params:
     }
 
 
-def logits(params: Params, ids: jax.Array, config: Config) -> jax.Array:
+def logits(params: Params, ids: jax.Array, config: Config, mask: Any = None) -> jax.Array:
     """Scores of the next byte after each.
 
     Args:
         params: from `init`, in float32 or bfloat16.
         ids: bytes of shape (..., seq), uint8 or a wider integer dtype.
         config: the model's sizes.
+        mask: of the shape of `ids`, 1 at real bytes, 0 at padding; all are real if None.
 
     Returns:
         Logits of shape (..., seq, 256), in the params' dtype.
     """
-    rotation = _rotation(ids.shape[-1], config)
-
-    def block(x: jax.Array, layer: Params) -> tuple[jax.Array, None]:
-        x = x + _attention(_rms_norm(x, layer["attention"]["norm"], config), layer["attention"], rotation, config)
-        x = x + _mlp(_rms_norm(x, layer["mlp"]["norm"], config), layer["mlp"])
-        return x, None
-
-    x, _ = lax.scan(block, embed(params["embed"], ids), params["blocks"].layers)
-    return dense(_rms_norm(x, params["norm"], config), params["embed"])
+    ids, rows, mask = _rows(ids, mask)
+    scores: jax.Array = decoder.logits(params, rows, config.decoder, DECODER, mask)
+    return scores.reshape(*ids.shape, BYTES)
 
 
-def nll(params: Params, ids: jax.Array, config: Config) -> jax.Array:
+def nll(params: Params, ids: jax.Array, config: Config, mask: Any = None) -> jax.Array:
     """Negative log-likelihood of every sequence given its first byte, in nats a byte.
 
     Args:
         params: from `init`, in float32 or bfloat16.
         ids: bytes of shape (..., seq), seq at least 2.
         config: the model's sizes.
+        mask: as for `logits`. A byte counts if it is real and so is the one before it.
 
     Returns:
-        Means over the seq - 1 predicted bytes, of shape (...), float32.
+        Means over the predicted bytes, of shape (...), float32.
 
     Raises:
         ValueError: a sequence is shorter than two bytes.
     """
     if ids.shape[-1] < 2:
         raise ValueError(f"nll got ids of shape {ids.shape}, and needs sequences of at least two bytes to predict one.")
-    scores = logits(params, ids[..., :-1], config).astype(jnp.float32)
-    picked = jnp.take_along_axis(scores, ids[..., 1:, None].astype(jnp.int32), axis=-1)[..., 0]
-    return jnp.mean(jax.nn.logsumexp(scores, axis=-1) - picked, axis=-1)
+    ids, rows, mask = _rows(ids, mask)
+    lost: jax.Array = decoder.nll(params, rows, config.decoder, DECODER, mask)
+    return lost.reshape(ids.shape[:-1])
 
 
 def loss(params: Params, batch: jax.Array, config: Config) -> jax.Array:
@@ -96,44 +94,18 @@ def loss(params: Params, batch: jax.Array, config: Config) -> jax.Array:
     return jnp.mean(nll(params, batch, config))
 
 
-def _attention(x: jax.Array, layer: Params, rotation: tuple[jax.Array, jax.Array], config: Config) -> jax.Array:
-    *lead, seq, _ = x.shape
-    groups, width = config.n_kv_heads, config.head_dim
-    q = dense(x, layer["q"]).reshape(*lead, seq, groups, -1, width)
-    k = dense(x, layer["k"]).reshape(*lead, seq, groups, width)
-    v = dense(x, layer["v"]).reshape(*lead, seq, groups, width)
-    # The queries that share a key are rows of one matrix: fewer and larger products.
-    q = _rotate(jnp.moveaxis(q, -4, -2), rotation).reshape(*lead, groups, -1, width)
-    k = _rotate(jnp.moveaxis(k, -3, -2), rotation)
-    scores = jnp.einsum("...qd,...kd->...qk", q, k, preferred_element_type=jnp.float32) * width**-0.5
-    scores = scores.reshape(*lead, groups, -1, seq, seq)
-    future = jnp.where(jnp.tri(seq, dtype=bool), 0.0, -jnp.inf)
-    weights = jax.nn.softmax(scores + jnp.broadcast_to(future, scores.shape), axis=-1).astype(x.dtype)
-    mixed = jnp.einsum("...qk,...kd->...qd", weights.reshape(*lead, groups, -1, seq), jnp.moveaxis(v, -3, -2))
-    mixed = jnp.moveaxis(mixed.reshape(*lead, groups, -1, seq, width), -2, -4)
-    return dense(mixed.reshape(*lead, seq, -1), layer["o"])
+def generate(params: Params, ids: Any, config: Config, **arguments: Any) -> jax.Array:
+    """Continue prompts of shape (batch, seq), padded on the left, seeing all bytes so far.
+
+    Prompt and continuation are best no longer than `config.context`. The keyword arguments are those of
+    `shardes.zoo.generation.generate`.
+    """
+    return generate_tokens(params, ids, config.decoder, DECODER, **arguments)
 
 
-def _mlp(x: jax.Array, layer: Params) -> jax.Array:
-    return dense(jax.nn.silu(dense(x, layer["gate"])) * dense(x, layer["up"]), layer["down"])
-
-
-def _rms_norm(x: jax.Array, gain: jax.Array, config: Config) -> jax.Array:
-    wide = x.astype(jnp.float32)
-    scale = lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + config.norm_eps)
-    return (wide * scale).astype(x.dtype) * jnp.broadcast_to(gain, x.shape)
-
-
-def _rotation(seq: int, config: Config) -> tuple[jax.Array, jax.Array]:
-    """Cosines and sines of shape (seq, head_dim / 2) by which RoPE (Su et al. 2021, arXiv 2104.09864) turns."""
-    half = config.head_dim // 2
-    frequencies = config.rope_theta ** -(jnp.arange(half, dtype=jnp.float32) / half)
-    angles = jnp.arange(seq, dtype=jnp.float32)[:, None] * frequencies[None]
-    return jnp.cos(angles), jnp.sin(angles)
-
-
-def _rotate(x: jax.Array, rotation: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Turn heads of shape (..., seq, head_dim), a pair being the same entry of the two halves."""
-    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    cos, sin = (jnp.broadcast_to(table, first.shape) for table in rotation)
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
+def _rows(ids: jax.Array, mask: Any) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """The ids, and ids and mask with all leading axes as one."""
+    ids = jnp.asarray(ids)
+    mask = check_mask(mask, ids)
+    seq = ids.shape[-1]
+    return ids, ids.reshape(-1, seq), None if mask is None else mask.reshape(-1, seq)

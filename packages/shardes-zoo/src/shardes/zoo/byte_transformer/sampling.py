@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from shardes.zoo.byte_transformer.config import Config
-from shardes.zoo.byte_transformer.modeling import Params, logits
+from shardes.zoo.byte_transformer.modeling import logits
+from shardes.zoo.decoder import Params
 
 __all__ = ["sample"]
 

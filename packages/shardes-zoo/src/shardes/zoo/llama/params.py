@@ -1,0 +1,14 @@
+"""The tensors of Llama's checkpoints."""
+
+from __future__ import annotations
+
+from shardes.zoo.architecture import Tensor
+from shardes.zoo.decoder import DecoderConfig
+from shardes.zoo.decoder_tensors import decoder_tensors
+
+__all__ = ["tensors"]
+
+
+def tensors(config: DecoderConfig) -> tuple[Tensor, ...]:
+    """Every tensor of a checkpoint, and the leaf that it is."""
+    return decoder_tensors(config)

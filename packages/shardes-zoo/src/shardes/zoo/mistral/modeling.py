@@ -1,0 +1,22 @@
+"""Mistral's config, and its functions."""
+
+from __future__ import annotations
+
+from shardes.zoo.blocks import pre_norm_block
+from shardes.zoo.decoder import Decoder, DecoderConfig
+from shardes.zoo.decoder_config import read_config, read_windows
+from shardes.zoo.fields import Fields
+from shardes.zoo.language_model import language_model
+from shardes.zoo.layers import rms_norm
+
+__all__ = ["DECODER", "generate", "logits", "nll", "read"]
+
+
+def read(fields: Fields) -> DecoderConfig:
+    """The config; `sliding_window` is 4096 if absent, and null turns it off. Raises CheckpointError."""
+    window = fields.integer("sliding_window", None) if "sliding_window" in fields.values else 4096
+    return read_config(fields, windows=read_windows(fields, window))
+
+
+DECODER = Decoder(pre_norm_block, rms_norm)
+logits, nll, generate = language_model(DECODER)
