@@ -10,6 +10,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from shardes import zoo
 from shardes.zoo.errors import CheckpointError
@@ -164,6 +165,41 @@ def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
     change_header(folder, twice)
     with pytest.raises(CheckpointError, match=r"names model\.norm\.weight twice"):
         zoo.load(folder)
+
+
+@pytest.mark.parametrize("shape", [[1] * 16 + [32, 32], [-32, -32], [32.0, 32], 1024, "32", [True, 1024]])
+def test_a_shape_is_a_few_sizes(shape: object, tmp_path: Path) -> None:
+    folder = change_header(copy(GOOD, tmp_path / "snapshot"), lambda header: header[Q_PROJ].update(shape=shape))
+    with pytest.raises(CheckpointError, match=r"q_proj\.weight has shape .* must have at most 16 sizes, none negative"):
+        zoo.load(folder)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
+@pytest.mark.parametrize("place", [0, -1])
+def test_no_value_that_is_not_finite_is_missed(value: float, dtype: object, place: int, tmp_path: Path) -> None:
+    folder = copy(GOOD, tmp_path / "snapshot")
+    tensors = load_file(folder / "model.safetensors")
+    tensors = {name: np.asarray(tensor).astype(dtype) for name, tensor in tensors.items()}
+    tensors[Q_PROJ].reshape(-1)[1] = np.finfo(np.float16).max
+    save_file(tensors, folder / "model.safetensors")
+    zoo.load(folder)
+    tensors[Q_PROJ].reshape(-1)[place] = value
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=rf"{re.escape(Q_PROJ)} holds {value} \(1 of 1024 values"):
+        zoo.load(folder)
+
+
+def test_an_index_names_no_tensor_that_is_not_there(tmp_path: Path) -> None:
+    folder = copy(BAD / "index-wrong-shard", tmp_path / "snapshot")
+    index = json.loads((folder / INDEX).read_text())
+    index["weight_map"] |= {O_PROJ: "model-00002-of-00002.safetensors", "more": "model-00001-of-00002.safetensors"}
+    (folder / INDEX).write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match=r"more is in model-00001-of-00002\.safetensors by weight_map, and"):
+        zoo.load(folder)
+    del index["weight_map"]["more"]
+    (folder / INDEX).write_text(json.dumps(index))
+    zoo.load(folder)
 
 
 def test_metadata_must_be_strings(tmp_path: Path) -> None:
