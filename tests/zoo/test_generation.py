@@ -1,5 +1,7 @@
 """Generation by what it promises, on a decoder of twelve tokens."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 from shardes.zoo import generation, llama
 from shardes.zoo.blocks import pre_norm_block
+from shardes.zoo.choosing import Rules, choose
 from shardes.zoo.decoder import Decoder
 from shardes.zoo.layers import rms_norm
 
@@ -63,6 +66,13 @@ class TestGreedy:
         np.testing.assert_array_equal(generate(repetition_penalty=1.7), want)
         assert (generate(repetition_penalty=1.7) != generate()).any()
 
+    def test_repetition_penalty_pushes_negative_scores_down_too(self):
+        scores, occurred = jnp.array([[-1.0, -1.5, -9.0]]), jnp.array([[True, False, False]])
+        rules = Rules(penalty=jnp.float32(2.0))
+        assert choose(scores, occurred, jnp.int32(0), rules).tolist() == [1]
+        assert choose(scores + 3.1, occurred, jnp.int32(0), rules).tolist() == [1]
+        assert choose(scores + 9, occurred, jnp.int32(0), Rules()).tolist() == [0]
+
     def test_several_end_tokens(self):
         want = generate().copy()
         ends = [int(want[0, 8]), int(want[1, 5])]
@@ -89,6 +99,15 @@ class TestGreedy:
             jax.effects_barrier()
             assert len(blocks) <= CONFIG.n_layers * steps
             assert (np.asarray(got)[:, 5 + steps :] == 0).all()
+
+    @pytest.mark.parametrize("config", [CONFIG, dataclasses.replace(CONFIG, windows=None)], ids=["window", "no window"])
+    def test_layers_scanned_at_every_step_make_no_difference(self, config, monkeypatch):
+        arguments = {"max_new_tokens": 9, "repetition_penalty": 1.3}
+        want = llama.generate(PARAMS, IDS, config, **arguments)
+        monkeypatch.setattr(generation, "is_worthwhile", lambda *_: False)
+        # Another block is another program.
+        own = Decoder(lambda *arguments: pre_norm_block(*arguments), rms_norm)
+        np.testing.assert_array_equal(generation.generate(PARAMS, IDS, config, own, **arguments), want)
 
     def test_fully_masked_rows_disturb_nothing(self):
         mask = np.ones((3, 5), int)
