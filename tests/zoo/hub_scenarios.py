@@ -117,6 +117,17 @@ def offline_by_commit(scene: Scene) -> Any:
     return scene.load("org/tied", offline=True, revision=commit) | {"asked": commit}
 
 
+def by_commit(scene: Scene) -> Any:
+    commit = scene.load("org/tied")["commit"]
+    cached = scene.load("org/tied", revision=commit)
+    (scene.file("tied", "config.json").parents[2] / "trees" / f"{commit}.json").unlink()
+    import huggingface_hub._tree_cache as client
+
+    client._IN_MEMORY_TREE_CACHE.clear()
+    scene.file("tied", "tokenizer.json").unlink()
+    return {"cached": cached, "unsure": scene.load("org/tied", revision=commit)}
+
+
 def offline_not_cached(scene: Scene) -> Any:
     return scene.load("org/sharded", offline=True, cache_dir=scene.cache / "empty")
 

@@ -14,7 +14,10 @@ TOKENIZER = ["tokenizer.json", "tokenizer_config.json"]
 FILES = ["config.json", "generation_config.json", "model.safetensors", *TOKENIZER]
 
 GROUPS = {
-    "sound": ("first", "cached", "offline", "offline_by_commit", "offline_partly", "branch", "sharded", "no_links"),
+    "sound": (
+        *("first", "cached", "offline", "offline_by_commit", "by_commit", "offline_partly", "branch", "sharded"),
+        "no_links",
+    ),
     "refused": (
         *(
             "wrong_revision",
@@ -87,6 +90,13 @@ def test_offline_asks_nothing(happened: Any, scenario: str) -> None:
     assert found["requests"] == 0
     assert found["commit"] == happened("first")["commit"]
     assert found["files"] == FILES
+
+
+def test_a_commit_that_is_in_the_cache_is_not_asked_for(happened: Any) -> None:
+    found = happened("by_commit")
+    assert found["cached"]["requests"] == 0
+    assert found["cached"]["files"] == FILES
+    assert found["unsure"]["fetched"] == ["tokenizer.json"]
 
 
 def test_a_branch_is_another_commit(happened: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -50,9 +51,9 @@ def fetch(
 ) -> Snapshot:
     """Bring a snapshot's config, tokenizer and safetensors files into the cache, and verify them.
 
-    Where the Hub does not answer, what is in the cache is taken, with a warning. A cached file of other bytes than the
-    Hub says is fetched once more. In a run of many processes the first fetches, then the others read its cache, or
-    fetch the same commit where they have another disk.
+    Where the Hub does not answer, what is in the cache is taken, with a warning; a commit that is in the cache is not
+    asked for. A cached file of other bytes than the Hub says is fetched once more. In a run of many processes the first
+    fetches, then the others read its cache, or fetch the same commit where they have another disk.
 
     Args:
         repo_id: "owner/name".
@@ -93,6 +94,10 @@ class _Repository:
             raise HubError(f"revision is {shown(self.revision)}, and must be a branch, a tag or a commit.")
         if offline or constants.is_offline_mode():
             return self._cached()
+        if is_hash(self.revision):
+            # A commit does not change: what the cache is sure to have whole needs no network.
+            with contextlib.suppress(ZooError):
+                return self._cached(surely=True)
         try:
             return self._online()
         except _Unreachable as error:
@@ -131,7 +136,8 @@ class _Repository:
         folder = self._get(commit, names, files)
         return Snapshot(folder, commit, {name: files[name][0] for name in names})
 
-    def _cached(self) -> Snapshot:
+    def _cached(self, surely: bool = False) -> Snapshot:
+        """What the cache has, which may lack files that it does not know of unless it must `surely` be whole."""
         from huggingface_hub import errors, get_cached_repo_tree
 
         wanted = f"{self.repo_id} at {self.revision or 'main'}"
@@ -153,6 +159,8 @@ class _Repository:
                 for file in get_cached_repo_tree(self.repo_id, revision=commit, cache_dir=self.cache_dir)
             }
         except errors.CachedRepoTreeNotFoundError:
+            if surely:
+                raise HubError(f"{wanted} may be only partly in the cache. {advice}") from None
             tree = {}
         names = [name for name in SMALL if name in tree or os.path.lexists(folder / name)]
         if os.path.lexists(folder / INDEX) and not os.path.lexists(folder / SINGLE):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 
 from shardes.zoo.errors import HubError
@@ -59,7 +60,7 @@ def explain(error: BaseException, repo_id: str, revision: str | None, token: boo
             )
         if isinstance(cause, errors.HfHubHTTPError) and cause.response.status_code == 429:
             return HubError(f"{repo_id}: the Hub has had too many requests. Wait some minutes, or {how}.")
-        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+        if getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in str(cause):
             return HubError(
                 f"{repo_id}: the disk is full ({doing}). Make room in {constants.HF_HUB_CACHE}, or choose another "
                 "folder by cache_dir= or HF_HOME."
