@@ -12,7 +12,7 @@ import pytest
 from safetensors import safe_open
 
 from shardes import zoo
-from shardes.zoo import tensors
+from shardes.zoo import loading, tensors
 from shardes.zoo.architectures import architecture_of
 from shardes.zoo.fields import Fields
 from shardes.zoo.tensors import leaf_of
@@ -119,12 +119,17 @@ def test_a_folder_goes_before_the_hub(tmp_path: Path, monkeypatch: pytest.Monkey
     assert zoo.load("Qwen/Qwen2.5-0.5B").source.repo_id is None
 
 
+def test_a_bundled_model_may_be_missing() -> None:
+    with pytest.raises(zoo.ZooError, match="comes with the package, and is not in this installation"):
+        loading._bundled("nothing")
+
+
 def test_a_folder_has_no_revision() -> None:
     with pytest.raises(zoo.ZooError, match=r"revision is 'main', and .* is no repository"):
         zoo.load(GOOD, revision="main")
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int32", jnp.float8_e4m3fn])
+@pytest.mark.parametrize("dtype", ["float64", "int32", jnp.float8_e4m3fn, "half of it", 3])
 def test_a_dtype_that_params_cannot_have(dtype: object) -> None:
     with pytest.raises(ValueError, match="must be one of float32, bfloat16, float16"):
         zoo.load(GOOD, dtype=dtype)

@@ -93,6 +93,14 @@ def test_what_a_model_came_from_is_kept(model: zoo.Model, tmp_path: Path) -> Non
     assert again.source.base == first.source.base
 
 
+def test_what_a_config_says_beside_is_kept(tmp_path: Path) -> None:
+    source = copy(FOLDER, tmp_path / "source")
+    config = json.loads((source / "config.json").read_text()) | {"mine": ["é", "\ud800", {"a": None}]}
+    (source / "config.json").write_text(json.dumps(config))
+    model = zoo.load(source)
+    assert json.loads((zoo.save(model, model.params, tmp_path / "saved") / "config.json").read_text()) == config
+
+
 def test_models_that_were_made_here(tmp_path: Path) -> None:
     config = zoo.byte_transformer.Config(d_model=16, n_heads=2, n_kv_heads=1, d_ff=24)
     params = zoo.byte_transformer.init(jax.random.key(0), config)

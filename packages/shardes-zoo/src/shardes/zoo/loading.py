@@ -48,11 +48,19 @@ def load(
         ValueError: `dtype` is not a floating dtype of the three.
     """
     if dtype is not None:
-        dtype = jnp.dtype(dtype)
-        if dtype.name not in _DTYPES:
-            raise ValueError(f"dtype is {dtype.name}, and must be one of {', '.join(_DTYPES)}, or None for the stored.")
+        dtype = _dtype(dtype)
     cache = None if cache_dir is None else Path(cache_dir)
     return _load_folder(find(name, revision, token=token, cache_dir=cache, offline=offline), dtype)
+
+
+def _dtype(given: Any) -> Any:
+    try:
+        dtype = jnp.dtype(given)
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype.name not in _DTYPES:
+        raise ValueError(f"dtype is {given}, and must be one of {', '.join(_DTYPES)}, or None for the stored.")
+    return dtype
 
 
 def find(

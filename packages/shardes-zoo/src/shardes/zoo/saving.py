@@ -170,7 +170,7 @@ def _main_dtype(leaves: Mapping[tuple[str, ...], Array]) -> str:
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def _replace(new: Path, target: Path) -> None:
