@@ -102,12 +102,28 @@ class TestGreedy:
 
     @pytest.mark.parametrize("config", [CONFIG, dataclasses.replace(CONFIG, windows=None)], ids=["window", "no window"])
     def test_layers_scanned_at_every_step_make_no_difference(self, config, monkeypatch):
-        arguments = {"max_new_tokens": 9, "repetition_penalty": 1.3}
+        arguments = {"max_new_tokens": 12, "repetition_penalty": 1.3}
         want = llama.generate(PARAMS, IDS, config, **arguments)
-        monkeypatch.setattr(generation, "is_worthwhile", lambda *_: False)
+        monkeypatch.setattr(generation, "is_worthwhile", lambda *_, **__: False)
         # Another block is another program.
         own = Decoder(lambda *arguments: pre_norm_block(*arguments), rms_norm)
         np.testing.assert_array_equal(generation.generate(PARAMS, IDS, config, own, **arguments), want)
+
+    def test_members_share_one_loop(self):
+        """A condition for each member would copy every member's cache at every step, to hold back those that ended."""
+
+        def loops(jaxpr):
+            for equation in jaxpr.eqns:
+                if equation.primitive.name == "while":
+                    yield equation
+                for inner in jax.tree.leaves(equation.params, is_leaf=lambda x: hasattr(x, "eqns")):
+                    if hasattr(inner, "eqns"):
+                        yield from loops(inner)
+
+        members = jax.tree.map(lambda x: jnp.stack([x, -x]), PARAMS)
+        run = jax.vmap(lambda params: llama.generate(params, IDS, CONFIG, max_new_tokens=3, eos_token_id=5))
+        conditions = [loop.params["cond_jaxpr"].out_avals[0] for loop in loops(jax.make_jaxpr(run)(members).jaxpr)]
+        assert [condition.shape for condition in conditions] == [()]
 
     def test_fully_masked_rows_disturb_nothing(self):
         mask = np.ones((3, 5), int)

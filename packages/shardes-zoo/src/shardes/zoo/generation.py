@@ -130,7 +130,7 @@ def _generate(
 
     x, cache, _ = run(params, prompt, config, decoder, jnp.maximum(count - 1, 0), real, cache)
     blocks = params["blocks"].layers
-    apart = max_new_tokens > 1 and is_worthwhile(params, config)
+    apart = is_worthwhile(params, config, steps=max_new_tokens - 1)
     if apart:
         blocks, cache = (take_apart(stacked, config.n_layers) for stacked in (blocks, cache))
     state = _State(jnp.int32(0), ids, cache, jnp.zeros(batch, bool), occurred, jnp.bool_(True))

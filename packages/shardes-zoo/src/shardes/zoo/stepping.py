@@ -19,12 +19,15 @@ from shardes.zoo.rope import rotate
 __all__ = ["is_worthwhile", "step", "take_apart"]
 
 _MOST_BYTES = 2**32
+_MOST_LAYERS = 64
+_FEW_STEPS = 8
 
 
-def is_worthwhile(params: Params, config: DecoderConfig) -> bool:
-    """Whether to take layers apart: on a CPU, where a second copy of the blocks is small and the program not long."""
+def is_worthwhile(params: Params, config: DecoderConfig, steps: int) -> bool:
+    """Whether to take layers apart: on a CPU, for more than a few steps, if neither copy nor program is too large."""
     size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(params["blocks"]))
-    return jax.default_backend() == "cpu" and size <= _MOST_BYTES and config.n_layers <= 64
+    small = size <= _MOST_BYTES and config.n_layers <= _MOST_LAYERS
+    return jax.default_backend() == "cpu" and small and steps > _FEW_STEPS
 
 
 def take_apart(stacked: Any, layers: int) -> list[Any]:
