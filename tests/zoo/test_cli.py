@@ -82,8 +82,8 @@ def test_generate() -> None:
 def test_errors_are_plain(arguments: tuple[str, ...], message: str) -> None:
     found = run(*arguments)
     assert found.exit_code == 1
+    assert isinstance(found.exception, SystemExit)
     assert message in found.stderr
-    assert "Traceback" not in found.output
     assert found.stdout == ""
 
 
@@ -112,6 +112,7 @@ def test_the_installed_command() -> None:
     found = subprocess.run([command, "info", "nothing"], capture_output=True, text=True, timeout=60)
     assert found.returncode == 1
     assert found.stderr.startswith("error: ")
+    assert "Traceback" not in found.stderr
 
 
 WITHOUT = """

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from shardes.zoo.files import open_binary
 
-__all__ = ["hash_by_blob_name", "hash_of", "is_hash"]
+__all__ = ["hash_by_blob_name", "hashes_of", "is_hash"]
 
 
 def is_hash(value: object) -> bool:
@@ -24,7 +26,14 @@ def hash_by_blob_name(folder: Path, name: str) -> str | None:
     return blob if is_hash(blob) else None
 
 
-def hash_of(folder: Path, name: str, like: str) -> str:
+def hashes_of(folder: Path, expected: Mapping[str, str]) -> dict[str, str]:
+    """The hashes of files of the folder, each of the kind of the one expected; files are read side by side."""
+    with ThreadPoolExecutor() as pool:
+        found = pool.map(lambda name: _hash_of(folder, name, expected[name]), expected)
+        return dict(zip(expected, found, strict=True))
+
+
+def _hash_of(folder: Path, name: str, like: str) -> str:
     """The hash of a file of the folder, of the kind of another: sha256 of its content, or sha1 of it as a git blob."""
     with open_binary(folder, name) as file:
         if len(like) == 64:

@@ -15,7 +15,7 @@ from typing import Any
 
 from shardes.zoo.errors import HubError, ZooError
 from shardes.zoo.files import is_plain, read_fields, shown
-from shardes.zoo.hashes import hash_by_blob_name, hash_of, is_hash
+from shardes.zoo.hashes import hash_by_blob_name, hashes_of, is_hash
 from shardes.zoo.hub_errors import explain, is_unreachable
 from shardes.zoo.processes import first_of_all_processes
 from shardes.zoo.weights import INDEX, SINGLE, SMALL, shards_of
@@ -175,11 +175,11 @@ class _Repository:
             if expected is None or not is_hash(expected):
                 raise HubError(f"{wanted}: the cache does not say what {name} must hold. {advice}")
             hashes[name] = expected
-            found = hash_of(folder, name, expected)
-            if found != expected:
+        for name, found in hashes_of(folder, hashes).items():
+            if found != hashes[name]:
                 raise HubError(
                     f"{wanted}: {folder / name} does not hold what the Hub has: its hash is {found}, and must be "
-                    f"{expected}. Delete the file, or load it with the network, which fetches it again."
+                    f"{hashes[name]}. Delete the file, or load it with the network, which fetches it again."
                 )
         return Snapshot(folder, commit, hashes)
 
@@ -228,7 +228,8 @@ class _Repository:
     def _get(self, commit: str, names: Sequence[str], files: dict[str, tuple[str, int]]) -> Path:
         """The folder, with files of these names that hold what the Hub lists."""
         folder = self._download(commit, names, files)
-        wrong = [name for name in names if hash_of(folder, name, files[name][0]) != files[name][0]]
+        expected = {name: files[name][0] for name in names}
+        wrong = [name for name, found in hashes_of(folder, expected).items() if found != expected[name]]
         if wrong:
             for name in wrong:
                 warnings.warn(
@@ -236,16 +237,14 @@ class _Repository:
                 )
                 _remove(folder / name)
             self._download(commit, wrong, files)
-        for name in wrong:
-            expected, size = files[name]
-            found = hash_of(folder, name, expected)
-            if found != expected:
+        for name, found in hashes_of(folder, {name: expected[name] for name in wrong}).items():
+            if found != expected[name]:
                 has = (folder / name).stat().st_size
                 _remove(folder / name)
                 raise HubError(
-                    f"{self.repo_id}: {name} arrived with {has} bytes of hash {found}, and must have {size} of hash "
-                    f"{expected}, by the Hub's own list. It was removed. The server or a proxy alters it: try again "
-                    "on another network."
+                    f"{self.repo_id}: {name} arrived with {has} bytes of hash {found}, and must have {files[name][1]} "
+                    f"of hash {expected[name]}, by the Hub's own list. It was removed. The server or a proxy alters it: "
+                    "try again on another network."
                 )
         return folder
 
