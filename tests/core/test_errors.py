@@ -230,10 +230,84 @@ def test_perturbation_of_another_es():
     state = es.init(jax.random.key(0), PARAMS)
     for other in (make_es(n=34), make_es("seed"), make_es(optimizer=optax.sgd(0.1))):
         pert, _ = other.ask(other.init(jax.random.key(0), PARAMS))
-        with pytest.raises(ValueError, match=r"The perturbation is not one of this ES, .* with n=8. Ask it for one"):
+        with pytest.raises(ValueError, match=r"The perturbation is one of .*, and this ES is .* with n=8 and an lr"):
             es.tell(state, pert, jnp.zeros(8))
-        with pytest.raises(ValueError, match=r"The perturbation is not one of this ES, .* with n=8. Ask it for one"):
+        with pytest.raises(ValueError, match=r"The perturbation is one of .*, and this ES is .* with n=8 and an lr"):
             es.apply(lambda params: 0.0, state, pert)()
+
+
+def test_arguments_in_the_wrong_place():
+    es, pert, state = ask()
+    with pytest.raises(TypeError, match=r"A key must be one JAX key, got dict"):
+        es.init(PARAMS, jax.random.key(0))
+    with pytest.raises(TypeError, match=r"state must be an ESState, as init, ask and tell give it, got dict"):
+        es.ask(PARAMS)
+    with pytest.raises(TypeError, match=r"pert must be a Perturbation, as ask gives it, got Array"):
+        es.tell(state, jnp.zeros(8), pert)
+    with pytest.raises(TypeError, match=r"fitness must be an array, got a function. Call es.apply"):
+        es.tell(state, pert, es.apply(lambda params, x: x, state, pert))
+    with pytest.raises(TypeError, match=r"state must be an ESState"):
+        es.apply(lambda params: 0.0, pert, state)
+
+
+class Wrong(shardes.Strategy):
+    """Gives what it is made with in the place of noise, of a shifted weight and of a sum."""
+
+    def __init__(self, noise=lambda shape: jnp.zeros(shape), **methods):
+        self.of_shape = noise
+        vars(self).update(methods)
+
+    def noise(self, key, shape):
+        return self.of_shape(shape)
+
+
+@pytest.mark.parametrize(
+    "noise", [lambda shape: jnp.float32(1), lambda shape: jnp.ones(1), lambda shape: None], ids=range(3)
+)
+def test_noise_of_another_shape(noise):
+    es = construct(Wrong(noise), mesh=shardes.make_mesh(jax.devices()[:1]))
+    state = es.init(jax.random.key(0), {"w": jnp.zeros((3, 4))})
+    pert, state = es.ask(state)
+    with pytest.raises(ValueError, match=r"Wrong.noise gave .* for a leaf of shape \(3, 4\). Return an array"):
+        es.apply(lambda params: params["w"].sum(), state, pert)()
+
+
+@pytest.mark.parametrize("method", ["shift", "contract"])
+def test_a_method_of_a_strategy_that_gives_another_shape(method):
+    es = construct(Wrong(**{method: lambda *args: jnp.ones((4, 3))}), mesh=shardes.make_mesh(jax.devices()[:1]))
+    state = es.init(jax.random.key(0), {"w": jnp.zeros((3, 4))})
+    pert, state = es.ask(state)
+    with pytest.raises(ValueError, match=rf"{method} of .* gave .* of shape \(4, 3\) for the leaf 'w', and must give"):
+        es.tell(state, pert, es.apply(lambda params: params["w"].sum(), state, pert)())
+
+
+@pytest.mark.parametrize("chunk", [0, -1, 1.5, True])
+def test_chunk_of_a_strategy_of_the_user(chunk):
+    with pytest.raises(ValueError, match=r"chunk of .* must be an integer of at least 1 or None, got"):
+        construct(Wrong(chunk=chunk))
+
+
+@pytest.mark.parametrize("value", [True, None], ids=str)
+def test_what_is_no_number(value):
+    with pytest.raises(ValueError, match="r must be an integer of at least 1, got"):
+        LowRank(value)
+    with pytest.raises(ValueError, match=r"sigma must be finite and above 0"):
+        construct(sigma=value)
+    with pytest.raises(ValueError, match=r"An lr schedule must give a scalar, got None|lr must be a finite number"):
+        ask(lr=(lambda generation: None) if value is None else value)
+
+
+def test_integers_of_numpy_are_integers():
+    assert LowRank(np.int64(2)).r == SeedRegenerated(np.int32(2)).chunk == construct(n=np.int64(2)).n == 2
+
+
+def test_fitness_of_no_episodes_and_layers_of_which_there_are_none():
+    with pytest.raises(ValueError, match=r"fitness must have shape \(n,\) or \(n, groups\) with n=8, got \(8, 0\)"):
+        tell(jnp.zeros((8, 0)))
+    es, pert, state = ask()
+    assert es.apply(lambda params: jnp.zeros(0), state, pert)().shape == (8, 0)
+    with pytest.raises(ValueError, match=r"The leaf 'b/layers' of shape \(0, 4\) lies under shardes.Stacked and has"):
+        init({"w": jnp.zeros((3, 4)), "b": Stacked(jnp.zeros((0, 4)))})
 
 
 def test_what_a_program_was_compiled_for_is_fixed():

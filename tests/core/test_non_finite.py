@@ -1,5 +1,6 @@
 """A fitness that is not finite counts as the worst of its generation; a generation of nothing else changes nothing."""
 
+import dataclasses
 import functools
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 
 from shardes import shaping
 
-from .support import SHAPINGS, assert_identical, lenient, make_es, mesh_of, slow
+from .support import SHAPINGS, assert_identical, lenient, make_es, make_params, mesh_of, slow
 
 N = 8
 PARAMS = {"w": jnp.full((3, 4), 0.5), "b": jnp.zeros(3)}
@@ -100,6 +101,28 @@ def test_an_update_that_is_not_finite_changes_nothing(name, optimizer):
     assert_identical(moved(told), moved(state))
     assert told.non_finite == state.non_finite
     assert told.skipped == state.skipped + 1
+
+
+@pytest.mark.parametrize("weight", [np.nan, np.inf])
+def test_weights_that_are_not_finite_change_nothing(weight):
+    """Even where they meet no noise: a direction of zeros hides an infinite weight from the update."""
+    es = make_es("iid", N, shaping=lambda fitness: jnp.zeros(N).at[0].set(weight))
+    state = es.init(jax.random.key(0), make_params())
+    pert, state = es.ask(state)
+    silent = dataclasses.replace(pert, noise=jax.tree.map(jnp.zeros_like, pert.noise))
+    told = es.tell(state, silent, jnp.zeros(N))
+    assert_identical(told.params, state.params)
+    assert told.skipped == 1
+
+
+def test_params_that_an_optimizer_breaks_change_nothing():
+    broken = optax.stateless(lambda updates, params: jax.tree.map(lambda u: u * jnp.float32(jnp.inf), updates))
+    es = make_es("iid", N, optimizer=broken)
+    state = es.init(jax.random.key(0), make_params())
+    pert, state = es.ask(state)
+    told = es.tell(state, pert, jnp.arange(N, dtype=jnp.float32))
+    assert_identical(told.params, state.params)
+    assert told.skipped == 1
 
 
 def test_a_run_survives_members_that_break():

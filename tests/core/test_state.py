@@ -35,6 +35,16 @@ def test_step_donates_its_own_copies_and_not_what_the_user_holds(devices):
     assert_identical(jax.device_get((params, key)), copies)
 
 
+def test_an_optimizer_that_keeps_the_params_keeps_a_copy():
+    """As schedule-free and lookahead do: the state must own all that is donated."""
+    keeping = optax.GradientTransformation(lambda params: params, lambda updates, state, params: (updates, state))
+    params = make_params()
+    es = make_es("low_rank_1", devices=1, optimizer=keeping)
+    state, _ = es.step(loss)(es.init(jax.random.key(0), params), IDS)
+    state, _ = es.step(loss)(state, IDS)
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((params, state)))
+
+
 @devices
 def test_params_of_numpy_are_copied(devices):
     params = {"w": np.zeros((3, 4), np.float32), "count": np.int32(3)}

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
+from shardes.counts import is_count
 from shardes.mesh import POPULATION
 from shardes.strategies import Strategy
 
@@ -33,7 +34,12 @@ def check_arguments(
         raise TypeError(
             f"strategy must be a shardes.Strategy, got {strategy!r}. Pass an instance, such as LowRank(r=1)."
         )
-    if not _is_count(n):
+    if strategy.chunk is not None and not is_count(strategy.chunk):
+        raise ValueError(
+            f"chunk of {strategy!r} must be an integer of at least 1 or None, got {strategy.chunk!r}: the directions "
+            "held at once."
+        )
+    if not is_count(n):
         raise ValueError(f"n must be an integer of at least 1, got {n!r}: the members of a generation.")
     if n % len(strategy.signs):
         raise ValueError(
@@ -62,7 +68,7 @@ def check_arguments(
         )
     if how not in ("A", "B"):
         raise ValueError(f'how must be "A" or "B", got {how!r}.')
-    if member_chunk is not None and not _is_count(member_chunk):
+    if member_chunk is not None and not is_count(member_chunk):
         raise ValueError(f"member_chunk must be an integer of at least 1 or None, got {member_chunk!r}.")
     if not callable(shaping):
         raise TypeError(f"shaping must be a function such as shardes.shaping.centered_ranks, got {shaping!r}.")
@@ -79,7 +85,7 @@ _HUGE = float(np.finfo(np.float32).max)
 def _is_number(value: Any) -> bool:
     """Whether a value is one real number that is finite in float32."""
     try:
-        return not isinstance(value, str) and np.ndim(value) == 0 and bool(abs(float(value)) <= _HUGE)
+        return not isinstance(value, str | bool) and np.ndim(value) == 0 and bool(abs(float(value)) <= _HUGE)
     except (TypeError, ValueError):
         return False
 
@@ -88,7 +94,3 @@ def _is_sigma(value: Any) -> bool:
     """Whether a value is one number above 0, or a tree of them."""
     scales = jax.tree.leaves(value)
     return bool(scales) and all(_is_number(scale) and scale >= _TINY for scale in scales)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)

@@ -94,6 +94,7 @@ class ShardedES:
 
         `key` is one JAX key of any implementation. Raises ValueError when there is nothing to train.
         """
+        root = random.root_key(key)
         leaves = Leaves(params, self.freeze)
         paths = [leaf.path for leaf in leaves.all]
         if not leaves.trained:
@@ -112,12 +113,13 @@ class ShardedES:
         opt_state = () if self.optimizer is None else self.optimizer.init(leaves.mask(leaves.select(master)))
         # Copied: an optimizer's state may share buffers with the params, and a donated state must own its own.
         opt_state = jax.tree.map(lambda x: jnp.array(x, copy=True), opt_state)
-        state = ESState(master, opt_state, random.root_key(key), jnp.int32(0), jnp.int32(0), jnp.int32(0))
+        state = ESState(master, opt_state, root, jnp.int32(0), jnp.int32(0), jnp.int32(0))
         replicated: ESState = jax.device_put(state, self._replicated)
         return replicated
 
     def ask(self, state: ESState) -> tuple[Perturbation, ESState]:
         """The next generation's perturbation, and the state that has moved on to it."""
+        self._check_state(state)
         asked: tuple[Perturbation, ESState] = self._ask(state)
         return asked
 
@@ -127,12 +129,10 @@ class ShardedES:
         sigma = self.sigma(state.generation) if callable(self.sigma) else self.sigma
         sigma = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), sigma)
         self._sigma_of(leaves, sigma)
-        lr = self.lr(state.generation) if callable(self.lr) else self.lr
-        lr = None if lr is None else jnp.asarray(lr, jnp.float32)
-        if lr is not None and lr.ndim:
-            raise ValueError(f"An lr schedule must give a scalar, got shape {lr.shape}.")
+        lr = None if self.lr is None else self._lr_at(state.generation)
         noise = self._population.draw(leaves, key) if self.strategy.keeps_noise else None
-        return Perturbation(key, sigma, lr, noise), state._replace(generation=state.generation + 1)
+        pert = Perturbation(key, sigma, lr, noise, self.strategy, self.n)
+        return pert, state._replace(generation=state.generation + 1)
 
     def apply(
         self,
@@ -144,9 +144,11 @@ class ShardedES:
         """`function(params, *args)` for every member, as a function of `args`; outputs get a leading axis of n.
 
         A loss gives fitness of shape (n,) or (n, episodes). It is compiled once a function object: define it once, not
-        anew in every generation. Arguments are shared by all members; one whose `in_axes`
-        is 0, as in `jax.vmap`, has a leading axis of n, and every member sees its own entry.
+        anew in every generation. Arguments are shared by all members; one whose `in_axes` is 0, as in `jax.vmap`, has
+        a leading axis of n, and every member sees its own entry.
         """
+        self._check_state(state)
+        self._check_perturbation(pert)
 
         def run(*args: Any) -> Any:
             axes = tuple(in_axes) if isinstance(in_axes, Sequence) else (in_axes,) * len(args)
@@ -162,7 +164,6 @@ class ShardedES:
         return run
 
     def _evaluate_eagerly(self, function: Any, in_axes: Any, params: Any, pert: Perturbation, args: Any) -> Any:
-        self._check_perturbation(pert)
         leaves = Leaves(params, self.freeze)
         sigma = self._sigma_of(leaves, pert.sigma)
         if self.compute_dtype is not None:
@@ -176,11 +177,14 @@ class ShardedES:
         finite fitness, or whose update is not finite, changes no params and counts as skipped. Raises TypeError below
         float32, ValueError for another shape.
         """
+        self._check_state(state)
+        self._check_perturbation(pert)
+        if callable(fitness):
+            raise TypeError("fitness must be an array, got a function. Call es.apply(loss, state, pert) on the batch.")
         told: ESState = self._tell(state, pert, fitness)
         return told
 
     def _tell_eagerly(self, state: ESState, pert: Perturbation, fitness: jax.Array) -> ESState:
-        self._check_perturbation(pert)
         fitness = jnp.asarray(fitness)
         self._check_fitness(fitness)
         leaves = Leaves(state.params, self.freeze)
@@ -239,6 +243,13 @@ class ShardedES:
         updates, opt_state = self.optimizer.update(leaves.mask(gradient), opt_state, leaves.mask(masters))
         return [m + u.astype(m.dtype) for m, u in zip(masters, leaves.select(updates), strict=True)], opt_state
 
+    def _lr_at(self, generation: jax.Array) -> jax.Array:
+        lr = self.lr(generation) if callable(self.lr) else self.lr
+        if lr is None or np.shape(lr):
+            given = "None" if lr is None else f"shape {np.shape(lr)}"
+            raise ValueError(f"An lr schedule must give a scalar, got {given}.")
+        return jnp.asarray(lr, jnp.float32)
+
     def _sigma_of(self, leaves: Leaves, sigma: Any) -> list[Any]:
         """Sigma of each trained leaf."""
         structure = jax.tree.structure(sigma)
@@ -260,15 +271,20 @@ class ShardedES:
                 f"fitness must be float32 or wider, got {fitness.dtype}: below it a population's losses collapse to a "
                 "few ties. Reduce the loss in float32."
             )
-        if fitness.ndim not in (1, 2) or fitness.shape[0] != self.n:
+        if fitness.ndim not in (1, 2) or fitness.shape[0] != self.n or fitness.shape[-1] == 0:
             raise ValueError(f"fitness must have shape (n,) or (n, groups) with n={self.n}, got {fitness.shape}.")
 
-    def _check_perturbation(self, pert: Perturbation) -> None:
-        directions = self._population.local * self._population.devices
-        kept = None if pert.noise is None else {leaf.shape[0] for leaf in jax.tree.leaves(pert.noise)}
-        if kept != ({directions} if self.strategy.keeps_noise else None) or (pert.lr is None) != (self.lr is None):
+    def _check_state(self, state: Any) -> None:
+        if not isinstance(state, ESState):
+            raise TypeError(f"state must be an ESState, as init, ask and tell give it, got {type(state).__name__}.")
+
+    def _check_perturbation(self, pert: Any) -> None:
+        if not isinstance(pert, Perturbation):
+            raise TypeError(f"pert must be a Perturbation, as ask gives it, got {type(pert).__name__}.")
+        if (pert.strategy, pert.n) != (self.strategy, self.n) or (pert.lr is None) != (self.lr is None):
             raise ValueError(
-                f"The perturbation is not one of this ES, {self.strategy!r} with n={self.n}. Ask it for one."
+                f"The perturbation is one of {pert.strategy!r} with n={pert.n}, and this ES is {self.strategy!r} with "
+                f"n={self.n} and {'an optimizer' if self.lr is None else 'an lr'}. Ask this ES for one."
             )
 
     def _cast(self, x: jax.Array) -> jax.Array:

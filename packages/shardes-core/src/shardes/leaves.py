@@ -63,6 +63,11 @@ class Leaves:
                     "leaves, or freeze it."
                 )
             stack, shape = np.shape(value)[:axes], np.shape(value)[axes:]
+            if 0 in stack:
+                raise ValueError(
+                    f"The leaf {name!r} of shape {np.shape(value)} lies under shardes.Stacked and has no layers. Leave "
+                    "it out of params."
+                )
             self.all.append(Leaf(name, stack, shape, stream, jnp.issubdtype(dtype, jnp.floating) and not frozen))
             stream += math.prod(stack)
         self.trained = [leaf for leaf in self.all if leaf.trained]
@@ -107,15 +112,27 @@ class Leaves:
 
     def shift(self, strategy: Strategy, weights: list[Any], noise: list[Any], scales: list[Any]) -> list[Any]:
         """Every weight shifted by its scale times its noise."""
+
+        def of_layer(leaf: Leaf, scale: Any, weight: jax.Array, noise: Any) -> Any:
+            shifted = strategy.shift(weight, noise, scale)
+            _check_shape(strategy, "shift", shifted, leaf)
+            return shifted
+
         return [
-            _over_stack(lambda weight, noise, scale=scale: strategy.shift(weight, noise, scale), leaf)(weight, noise)
+            _over_stack(partial(of_layer, leaf, scale), leaf)(weight, noise)
             for leaf, weight, noise, scale in zip(self.trained, weights, self._by_leaf(noise), scales, strict=True)
         ]
 
     def contract(self, strategy: Strategy, noise: list[Any], weights: jax.Array) -> list[jax.Array]:
         """The weighted sum over directions, the leading axis of the noise."""
+
+        def of_layer(leaf: Leaf, noise: Any) -> jax.Array:
+            total = strategy.contract(noise, weights)
+            _check_shape(strategy, "contract", total, leaf)
+            return total
+
         return [
-            _over_stack(lambda noise: strategy.contract(noise, weights), leaf, axis=1)(noise)
+            _over_stack(partial(of_layer, leaf), leaf, axis=1)(noise)
             for leaf, noise in zip(self.trained, self._by_leaf(noise, axis=1), strict=True)
         ]
 
@@ -134,6 +151,14 @@ class Leaves:
                 found[leaf.stream] = jax.tree.map(partial(_layers_of, leaf, start, axis), drawn)
                 start += leaf.layers
         return [found[leaf.stream] for leaf in self.trained]
+
+
+def _check_shape(strategy: Strategy, method: str, value: Any, leaf: Leaf) -> None:
+    if getattr(value, "shape", None) != leaf.shape:
+        raise ValueError(
+            f"{method} of {strategy!r} gave {type(value).__name__} of shape {getattr(value, 'shape', None)} for the "
+            f"leaf {leaf.path!r}, and must give the shape of the leaf without stacking axes, {leaf.shape}."
+        )
 
 
 def _over_stack(function: Callable[..., Any], leaf: Leaf, axis: int = 0) -> Callable[..., Any]:

@@ -30,6 +30,9 @@ _BLOCK = 2**16
 _CACHE = 2**19
 """Bytes that the largest array of a chunk may take on a CPU, whose caches a whole population would overflow."""
 
+_SHARE = 16
+"""Or this part of the bytes of the params, which no cache holds: to read them anew for every chunk costs more."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Population:
@@ -99,8 +102,8 @@ class Population:
                 return _map(of_member, (signs, own), 1 if self.member_chunk == 1 else signs.size)
 
             each = (self._own_directions(), noise, own)
-            results = _map(of_direction, each, self._chunk(of_direction, each))
-            return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), results)
+            results = _map(of_direction, each, self._chunk(leaves, of_direction, each))
+            return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), results)
 
         run = self._shard(evaluate, (P(), P(), P(), P(), P(POPULATION), P(POPULATION)), P(POPULATION))
         results = run(params, sigma, key, shared, noise, jax.tree.map(self._deal, own))
@@ -131,7 +134,7 @@ class Population:
     ) -> list[jax.Array]:
         """The weighted sum over some directions on one device, a block of them at a time."""
         count = directions.size
-        limit = self.strategy.chunk or self._block(leaves, key)
+        limit = self._given_chunk or self._block(leaves, key)
         size = -(-count // -(-count // limit))
 
         def add(total: list[jax.Array], block: jax.Array) -> tuple[list[jax.Array], None]:
@@ -150,16 +153,22 @@ class Population:
         zeros = [jnp.zeros(leaf.stack + leaf.shape, jnp.float32) for leaf in leaves.trained]
         return lax.scan(add, zeros, lax.iota(jnp.int32, -(-count // size)))[0]
 
-    def _chunk(self, function: Callable[[Any], Any], each: Any) -> int:
+    def _chunk(self, leaves: Leaves, function: Callable[[Any], Any], each: Any) -> int:
         """Directions to evaluate at once, of the function of one and what is mapped over."""
-        if self.member_chunk is not None:
-            return max(1, self.member_chunk // len(self.strategy.signs))
-        if self.strategy.chunk is not None:
-            return self.strategy.chunk
+        if self._given_chunk is not None:
+            return self._given_chunk
         if self.mesh.devices.flat[0].platform != "cpu":
             return self.local
         one = jax.make_jaxpr(function)(jax.tree.map(lambda x: x[0], each))
-        return max(1, _CACHE // max(1, largest_value(one)))
+        params = 4 * sum(math.prod(leaf.stack + leaf.shape) for leaf in leaves.trained)
+        return max(1, max(_CACHE, params // _SHARE) // max(1, largest_value(one)))
+
+    @property
+    def _given_chunk(self) -> int | None:
+        """Directions to hold at once, as the user or the strategy says."""
+        if self.member_chunk is not None:
+            return max(1, self.member_chunk // len(self.strategy.signs))
+        return self.strategy.chunk
 
     def _block(self, leaves: Leaves, key: jax.Array) -> int:
         """Directions to contract at once: as many as have noise of about the size of the params."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
+
+from shardes.strategies import Strategy
 
 __all__ = ["ESState", "Optimizer", "Perturbation"]
 
@@ -34,7 +38,9 @@ class ESState(NamedTuple):
     """Generations so far that changed no params, since no fitness was finite or the update was not, int32."""
 
 
-class Perturbation(NamedTuple):
+@partial(jax.tree_util.register_dataclass, data_fields=("key", "sigma", "lr", "noise"), meta_fields=("strategy", "n"))
+@dataclasses.dataclass(frozen=True)
+class Perturbation:
     """One generation's perturbation, as ask decided it. Never a batch of params."""
 
     key: jax.Array
@@ -45,3 +51,7 @@ class Perturbation(NamedTuple):
     """Learning rate at this generation, float32; None with an optimizer."""
     noise: list[Any] | None
     """Noise of every direction, split over the mesh, where the strategy keeps it."""
+    strategy: Strategy
+    """The strategy that was asked."""
+    n: int
+    """Members of the population."""

@@ -44,6 +44,12 @@ class Strategy(abc.ABC):
 
         `weight` has the leaf's shape, `scale` is a float32 scalar (sign times sigma).
         """
+        shape = getattr(noise, "shape", None)
+        if shape != weight.shape:
+            raise ValueError(
+                f"{type(self).__name__}.noise gave {type(noise).__name__} of shape {shape} for a leaf of shape "
+                f"{weight.shape}. Return an array of that shape, or write shift and contract for what it returns."
+            )
         wide = at_least_float32(weight.dtype)
         shifted: jax.Array = weight.astype(wide) + (scale * noise).astype(wide)
         return shifted.astype(weight.dtype)

@@ -7,6 +7,7 @@ import dataclasses
 import jax
 
 from shardes import random
+from shardes.counts import is_count
 from shardes.strategies.base import Strategy
 
 __all__ = ["IIDGaussian", "SeedRegenerated"]
@@ -33,5 +34,5 @@ class SeedRegenerated(IIDGaussian):
     keeps_noise = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.chunk, int) or self.chunk < 1:
+        if not is_count(self.chunk):
             raise ValueError(f"chunk must be an integer of at least 1, got {self.chunk!r}: directions held at once.")

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from shardes import random
+from shardes.counts import is_count
 from shardes.strategies.base import Strategy
 from shardes.structured import StructuredWeight
 
@@ -78,7 +79,7 @@ class LowRank(Strategy):
     r: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.r, int) or self.r < 1:
+        if not is_count(self.r):
             raise ValueError(f"r must be an integer of at least 1, got {self.r!r}: the rank of a matrix's noise.")
 
     def noise(self, key: jax.Array, shape: tuple[int, ...]) -> Any:
