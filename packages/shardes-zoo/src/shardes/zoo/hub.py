@@ -243,8 +243,8 @@ class _Repository:
                 _remove(folder / name)
                 raise HubError(
                     f"{self.repo_id}: {name} arrived with {has} bytes of hash {found}, and must have {files[name][1]} "
-                    f"of hash {expected[name]}, by the Hub's own list. It was removed. The server or a proxy alters it: "
-                    "try again on another network."
+                    f"of hash {expected[name]}, by the Hub's own list. It was removed. The server or a proxy alters "
+                    "it: try again on another network."
                 )
         return folder
 
