@@ -105,7 +105,7 @@ def test_an_update_that_is_not_finite_changes_nothing(name, optimizer):
 
 @pytest.mark.parametrize("weight", [np.nan, np.inf])
 def test_weights_that_are_not_finite_change_nothing(weight):
-    """Even where they meet no noise: a direction of zeros hides an infinite weight from the update."""
+    """Even where they meet no noise: zero times such a weight is not finite."""
     es = make_es("iid", N, shaping=lambda fitness: jnp.zeros(N).at[0].set(weight))
     state = es.init(jax.random.key(0), make_params())
     pert, state = es.ask(state)

@@ -208,7 +208,7 @@ class ShardedES:
         updated, opt_state = self._descend(leaves, masters, gradient, state.opt_state, pert.lr)
         # Momentum and weight decay would move the params even where a generation says nothing.
         moves = [(jnp.isfinite(g) & jnp.isfinite(m)).all() for g, m in zip(gradient, updated, strict=True)]
-        sound = jnp.any(finite) & jnp.isfinite(weights).all() & jnp.stack(moves).all()
+        sound = jnp.any(finite) & jnp.stack(moves).all()
         updated, opt_state = jax.tree.map(
             lambda new, old: jnp.where(sound, new, old), (updated, opt_state), (masters, state.opt_state)
         )
