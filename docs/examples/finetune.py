@@ -70,7 +70,9 @@ def main() -> None:
             seconds = (time.perf_counter() - started) / (generation + 1)
             mean = float(fitness.mean()) / NATS_PER_BIT
             line = f"generation {generation + 1}/{args.generations}  mean {mean:.3f}  {seconds:.2f} s a generation"
-            print(f"\r\x1b[K{line}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True)
+            print(
+                f"\r\x1b[K{line}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True
+            )
     after = float(score(state.params))
     print(f"\nheld out  {after:.3f} bits a token after")
     tuned = jax.tree.map(lambda new, old: new.astype(old.dtype), state.params, model.params)
