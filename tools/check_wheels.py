@@ -43,6 +43,8 @@ import shardes.tasks
 from shardes import LowRank, Mirrored, SeedRegenerated, ShardedES, make_mesh
 from shardes.nn import check_model, dense, embed
 from shardes.zoo import byte_transformer, load, names, transformer_block
+
+load("byte-transformer")
 """
 
 NOTHING_OF_THE_CHECKOUT = f"""

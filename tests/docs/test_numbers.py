@@ -18,3 +18,13 @@ def test_speed_beside_the_published_package() -> None:
         cells = (f"{means[program][ratio]:.2f} x" for ratio in ("throughput", "compile", "memory"))
         assert f"| `{label}` | {' | '.join(cells)} |" in readme
     assert f"A generation of `LowRank` runs at {means['LowRank']['of_floor']:.2f} of the speed" in readme
+
+
+def test_bits_a_byte_of_the_bundled_model() -> None:
+    card = (ROOT / "zoo/byte-transformer/README.md").read_text()
+    found = json.loads((ROOT / "validation/results/byte_transformer.json").read_text())
+    assert f"| on as much of the training text | {found['train']:.3f} |" in card
+    assert f"| held out | {found['held_out']:.3f} |" in card
+    assert f"| held out, by the frequencies of bytes alone | {found['held_out_under_byte_frequencies']:.3f} |" in card
+    assert f"| `byte-transformer` | {found['parameters']:,} |" in card
+    assert f"Adam for {found['steps']} steps" in card

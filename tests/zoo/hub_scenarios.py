@@ -341,7 +341,7 @@ def hostile_commit(scene: Scene) -> Any:
 
 
 def stalled(scene: Scene) -> Any:
-    from shardes.zoo import hub
+    from shardes.zoo.hub import fetching as hub
 
     patience, hub._PATIENCE = hub._PATIENCE, 0.5
     ended = threading.Event()

@@ -11,9 +11,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from shardes import Stacked
-from shardes.zoo import architectures, rope
+from shardes.zoo import architectures
 from shardes.zoo.architecture import Architecture
-from shardes.zoo.decoder import DecoderConfig
+from shardes.zoo.decoder import rope
+from shardes.zoo.decoder.forward import DecoderConfig
 from shardes.zoo.fields import Fields
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"

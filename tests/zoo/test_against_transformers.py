@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shardes.zoo import decoder, gemma, llama, mistral, qwen2, qwen3
+from shardes.zoo import gemma, llama, mistral, qwen2, qwen3
+from shardes.zoo.decoder import forward as decoder
 
 from .support import CHECKPOINTS, every_checkpoint, load, one_of_each
 

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shardes.zoo import generation, llama
-from shardes.zoo.blocks import pre_norm_block
-from shardes.zoo.choosing import Rules, choose
-from shardes.zoo.decoder import Decoder
-from shardes.zoo.layers import rms_norm
+from shardes.zoo import llama
+from shardes.zoo.decoder import generation
+from shardes.zoo.decoder.blocks import pre_norm_block
+from shardes.zoo.decoder.choosing import Rules, choose
+from shardes.zoo.decoder.forward import Decoder
+from shardes.zoo.decoder.layers import rms_norm
 
 from .support import random_params, tiny_config
 

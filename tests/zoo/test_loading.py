@@ -12,10 +12,11 @@ import pytest
 from safetensors import safe_open
 
 from shardes import zoo
-from shardes.zoo import loading, tensors
+from shardes.zoo import loading
 from shardes.zoo.architectures import architecture_of
 from shardes.zoo.fields import Fields
-from shardes.zoo.tensors import leaf_of
+from shardes.zoo.snapshot import tensors
+from shardes.zoo.snapshot.tensors import leaf_of
 
 from .snapshots import CHECKPOINTS, GOOD, copy, join, needs_peak, split
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shardes.zoo import rope
+from shardes.zoo.decoder import rope
 
 DIM, THETA, FACTOR, ORIGINAL = 16, 5000.0, 6.0, 48
 PLAIN = [THETA ** (-2 * i / DIM) for i in range(DIM // 2)]

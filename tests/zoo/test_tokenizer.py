@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shardes.zoo.chat import render
 from shardes.zoo.errors import CheckpointError
-from shardes.zoo.tokenizer import load_tokenizer
+from shardes.zoo.snapshot.chat import render
+from shardes.zoo.snapshot.tokenizer import load_tokenizer
 
 from .snapshots import CHECKPOINTS, copy
 

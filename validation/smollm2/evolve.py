@@ -15,7 +15,7 @@ import shardes
 from shardes import zoo
 
 LICENSE = Path(__file__).parents[2] / "LICENSE"
-TOKENS, SIGMA, LR = 128, 1e-3, 3e-4
+TOKENS, SIGMA, LR = 128, 1e-3, 1e-6
 
 
 def main() -> None:

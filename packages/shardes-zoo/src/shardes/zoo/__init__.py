@@ -2,9 +2,9 @@
 
 from shardes.zoo import byte_transformer, transformer_block
 from shardes.zoo.errors import CheckpointError, HubError, ZooError
+from shardes.zoo.hub.pushing import push
 from shardes.zoo.loading import load
 from shardes.zoo.model import Model
-from shardes.zoo.pushing import push
 from shardes.zoo.registry import info, names
 from shardes.zoo.saving import save
 

@@ -17,7 +17,7 @@ import typer
 from shardes.zoo.errors import ZooError
 from shardes.zoo.model import Model
 from shardes.zoo.registry import MODELS, Entry, info
-from shardes.zoo.tokenizer import Tokenizer
+from shardes.zoo.snapshot.tokenizer import Tokenizer
 
 __all__ = ["app"]
 

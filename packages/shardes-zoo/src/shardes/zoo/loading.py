@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from shardes.zoo.errors import ZooError
 from shardes.zoo.fields import Fields
-from shardes.zoo.files import read_fields, shown
 from shardes.zoo.model import Defaults, Model, Source
 from shardes.zoo.registry import info, names, near
+from shardes.zoo.snapshot.files import read_fields, shown
 
 __all__ = ["find", "load"]
 
@@ -90,7 +90,7 @@ def find(
 
 
 def _of_hub(repo_id: str, revision: str | None, token: Any, cache_dir: Path | None, offline: bool) -> Source:
-    from shardes.zoo.hub import fetch
+    from shardes.zoo.hub.fetching import fetch
 
     snapshot = fetch(repo_id, revision, token=token, cache_dir=cache_dir, offline=offline)
     return Source(snapshot.folder, repo_id, revision, snapshot.commit)
@@ -110,9 +110,9 @@ def _bundled(name: str) -> Path:
 
 def _load_folder(source: Source, dtype: Any) -> Model:
     from shardes.zoo.architectures import architecture_of
-    from shardes.zoo.tensors import read_params
-    from shardes.zoo.tokenizer import load_tokenizer
-    from shardes.zoo.weights import find_weights
+    from shardes.zoo.snapshot.tensors import read_params
+    from shardes.zoo.snapshot.tokenizer import load_tokenizer
+    from shardes.zoo.snapshot.weights import find_weights
 
     folder = source.folder
     assert folder is not None

@@ -11,7 +11,7 @@ import jax
 
 from shardes.zoo.architecture import Architecture
 from shardes.zoo.errors import ZooError
-from shardes.zoo.tokenizer import Tokenizer
+from shardes.zoo.snapshot.tokenizer import Tokenizer
 
 __all__ = ["Defaults", "Model", "Source", "make_model"]
 

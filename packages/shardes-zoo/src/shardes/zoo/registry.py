@@ -18,7 +18,7 @@ class Entry:
         name: what `zoo.load` takes.
         family: its folder in `zoo/` of the repository, which holds its card.
         architecture: the `model_type` of its config.
-        parameters: how many numbers its params hold, a tied embedding once; None while that is not known.
+        parameters: how many numbers its params hold, a tied embedding once.
         licence: of the weights, by its SPDX identifier where it has one.
         repo_id: of the Hub, None if the model comes with the package.
         revision: what is loaded unless told otherwise: the newest.
@@ -27,7 +27,7 @@ class Entry:
     name: str
     family: str
     architecture: str
-    parameters: int | None
+    parameters: int
     licence: str
     repo_id: str | None = None
     revision: str = "main"
@@ -82,7 +82,7 @@ def _family(
 _APACHE = "Apache-2.0"
 
 MODELS: tuple[Entry, ...] = (
-    Entry("byte-transformer", "byte-transformer", "shardes_byte_transformer", None, _APACHE),
+    Entry("byte-transformer", "byte-transformer", "shardes_byte_transformer", 820_352, _APACHE),
     *_family(
         *("qwen2.5", "Qwen", "qwen2", "Qwen2.5", ("", "-Instruct")),
         {

@@ -18,8 +18,8 @@ import numpy as np
 
 from shardes.zoo.errors import ZooError
 from shardes.zoo.model import Model
-from shardes.zoo.tensors import leaf_of
-from shardes.zoo.weights import INDEX, SINGLE, SMALL
+from shardes.zoo.snapshot.tensors import leaf_of
+from shardes.zoo.snapshot.weights import INDEX, SINGLE, SMALL
 
 __all__ = ["save"]
 
@@ -175,6 +175,8 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def _replace(new: Path, target: Path) -> None:
     for path in new.iterdir():
+        # safetensors writes files that only their owner can read.
+        shutil.copymode(new / "config.json", path)
         with open(path, "rb+") as file:
             os.fsync(file.fileno())
     old = None

@@ -3,12 +3,12 @@
 from typing import Any
 
 from shardes.zoo.architecture import Architecture
-from shardes.zoo.byte_tokens import byte_tokenizer
 from shardes.zoo.byte_transformer.config import Config
 from shardes.zoo.byte_transformer.modeling import generate, init, logits, loss, nll
 from shardes.zoo.byte_transformer.params import config_json, read, tensors
 from shardes.zoo.byte_transformer.sampling import sample
 from shardes.zoo.model import Model, make_model
+from shardes.zoo.snapshot.byte_tokens import byte_tokenizer
 
 __all__ = ["ARCHITECTURE", "Config", "generate", "init", "logits", "loss", "model", "nll", "sample"]
 

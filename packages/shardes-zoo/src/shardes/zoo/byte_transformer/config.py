@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from shardes.zoo import rope
-from shardes.zoo.decoder import DecoderConfig
+from shardes.zoo.decoder import rope
+from shardes.zoo.decoder.forward import DecoderConfig
 
 __all__ = ["BYTES", "Config"]
 

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 
 from shardes import Stacked
-from shardes.zoo import decoder
-from shardes.zoo.blocks import pre_norm_block
 from shardes.zoo.byte_transformer.config import BYTES, Config
-from shardes.zoo.decoder import Decoder, Params
-from shardes.zoo.generation import generate as generate_tokens
-from shardes.zoo.layers import rms_norm
-from shardes.zoo.token_arguments import check_mask
+from shardes.zoo.decoder import forward as decoder
+from shardes.zoo.decoder.arguments import check_mask
+from shardes.zoo.decoder.blocks import pre_norm_block
+from shardes.zoo.decoder.forward import Decoder, Params
+from shardes.zoo.decoder.generation import generate as generate_tokens
+from shardes.zoo.decoder.layers import rms_norm
 
 __all__ = ["generate", "init", "logits", "loss", "nll"]
 
@@ -98,7 +98,7 @@ def generate(params: Params, ids: Any, config: Config, **arguments: Any) -> jax.
     """Continue prompts of shape (batch, seq), padded on the left, seeing all bytes so far.
 
     Prompt and continuation are best no longer than `config.context`. The keyword arguments are those of
-    `shardes.zoo.generation.generate`.
+    `shardes.zoo.decoder.generation.generate`.
     """
     return generate_tokens(params, ids, config.decoder, DECODER, **arguments)
 

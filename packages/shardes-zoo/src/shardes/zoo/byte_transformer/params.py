@@ -7,7 +7,7 @@ from typing import Any
 
 from shardes.zoo.architecture import Tensor
 from shardes.zoo.byte_transformer.config import BYTES, Config
-from shardes.zoo.decoder_config import MOST_LAYERS, MOST_SIZE
+from shardes.zoo.decoder.config import MOST_LAYERS, MOST_SIZE
 from shardes.zoo.errors import CheckpointError
 from shardes.zoo.fields import Fields
 

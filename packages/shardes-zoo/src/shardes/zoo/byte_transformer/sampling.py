@@ -8,7 +8,7 @@ from jax import lax
 
 from shardes.zoo.byte_transformer.config import Config
 from shardes.zoo.byte_transformer.modeling import logits
-from shardes.zoo.decoder import Params
+from shardes.zoo.decoder.forward import Params
 
 __all__ = ["sample"]
 

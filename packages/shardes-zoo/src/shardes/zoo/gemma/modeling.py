@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from shardes.zoo.blocks import pre_norm_block
-from shardes.zoo.decoder import Decoder, DecoderConfig
-from shardes.zoo.decoder_config import read_config, read_windows
+from shardes.zoo.decoder.blocks import pre_norm_block
+from shardes.zoo.decoder.config import read_config, read_windows
+from shardes.zoo.decoder.forward import Decoder, DecoderConfig
+from shardes.zoo.decoder.language_model import language_model
+from shardes.zoo.decoder.layers import Attend, Part
 from shardes.zoo.fields import Fields
-from shardes.zoo.language_model import language_model
-from shardes.zoo.layers import Attend, Part
 
 __all__ = ["DECODER", "block", "generate", "logits", "nll", "norm", "read"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from shardes.zoo.blocks import pre_norm_block
-from shardes.zoo.decoder import Decoder, DecoderConfig
-from shardes.zoo.decoder_config import read_config, read_switched_windows
+from shardes.zoo.decoder.blocks import pre_norm_block
+from shardes.zoo.decoder.config import read_config, read_switched_windows
+from shardes.zoo.decoder.forward import Decoder, DecoderConfig
+from shardes.zoo.decoder.language_model import language_model
+from shardes.zoo.decoder.layers import rms_norm
 from shardes.zoo.fields import Fields
-from shardes.zoo.language_model import language_model
-from shardes.zoo.layers import rms_norm
 
 __all__ = ["DECODER", "generate", "logits", "nll", "read"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shardes.zoo.architecture import Tensor
-from shardes.zoo.decoder import DecoderConfig
-from shardes.zoo.decoder_tensors import decoder_tensors
+from shardes.zoo.decoder.forward import DecoderConfig
+from shardes.zoo.decoder.tensors import decoder_tensors
 
 __all__ = ["tensors"]
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from shardes.zoo.architecture import Tensor
-from shardes.zoo.decoder_config import MOST_SIZE
+from shardes.zoo.decoder.config import MOST_SIZE
 from shardes.zoo.fields import Fields
 from shardes.zoo.transformer_block.modeling import MATRICES
 

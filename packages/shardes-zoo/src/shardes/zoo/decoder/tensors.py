@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from shardes.zoo.architecture import Tensor
-from shardes.zoo.decoder import DecoderConfig
+from shardes.zoo.decoder.forward import DecoderConfig
 
 __all__ = ["LEFTOVERS", "decoder_tensors"]
 

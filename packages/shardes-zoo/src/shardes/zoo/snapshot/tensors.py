@@ -15,9 +15,9 @@ import numpy as np
 from shardes import Stacked
 from shardes.zoo.architecture import Tensor
 from shardes.zoo.errors import CheckpointError
-from shardes.zoo.files import open_binary
-from shardes.zoo.header import Entry
-from shardes.zoo.weights import Weights
+from shardes.zoo.snapshot.files import open_binary
+from shardes.zoo.snapshot.header import Entry
+from shardes.zoo.snapshot.weights import Weights
 
 __all__ = ["leaf_of", "read_params"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardes.zoo.decoder import DecoderConfig
+from shardes.zoo.decoder.forward import DecoderConfig
+from shardes.zoo.decoder.layers import ACTIVATIONS
+from shardes.zoo.decoder.rope_config import read_rope
 from shardes.zoo.fields import REQUIRED, Fields
-from shardes.zoo.layers import ACTIVATIONS
-from shardes.zoo.rope_config import read_rope
 
 __all__ = ["MOST_LAYERS", "MOST_SIZE", "read_config", "read_switched_windows", "read_windows"]
 

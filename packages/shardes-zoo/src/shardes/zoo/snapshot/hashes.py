@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from shardes.zoo.files import open_binary
+from shardes.zoo.snapshot.files import open_binary
 
 __all__ = ["hash_by_blob_name", "hashes_of", "is_hash"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import jax
 
-from shardes.zoo.decoder import DecoderConfig
-from shardes.zoo.layers import Attend, Part, attention, gated_mlp, rms_norm
+from shardes.zoo.decoder.forward import DecoderConfig
+from shardes.zoo.decoder.layers import Attend, Part, attention, gated_mlp, rms_norm
 
 __all__ = ["pre_norm_block"]
 

@@ -48,7 +48,7 @@ def push(
     """
     from huggingface_hub import HfApi, get_token
 
-    from shardes.zoo.hub_errors import explain
+    from shardes.zoo.hub.errors import explain
 
     api = HfApi(token=token, library_name="shardes-zoo")
     with tempfile.TemporaryDirectory(prefix="shardes-push-") as temporary:

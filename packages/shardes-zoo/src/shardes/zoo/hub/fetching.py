@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from shardes.zoo.errors import HubError, ZooError
-from shardes.zoo.files import is_plain, read_fields, shown
-from shardes.zoo.hashes import hash_by_blob_name, hashes_of, is_hash
-from shardes.zoo.hub_errors import explain, is_unreachable
-from shardes.zoo.processes import first_of_all_processes
-from shardes.zoo.weights import INDEX, SINGLE, SMALL, shards_of
+from shardes.zoo.hub.errors import explain, is_unreachable
+from shardes.zoo.hub.processes import first_of_all_processes
+from shardes.zoo.snapshot.files import is_plain, read_fields, shown
+from shardes.zoo.snapshot.hashes import hash_by_blob_name, hashes_of, is_hash
+from shardes.zoo.snapshot.weights import INDEX, SINGLE, SMALL, shards_of
 
 __all__ = ["Snapshot", "fetch"]
 

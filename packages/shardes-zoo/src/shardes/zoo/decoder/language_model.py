@@ -6,10 +6,9 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from shardes.zoo import decoder as functions
-from shardes.zoo import generation
-from shardes.zoo.decoder import Decoder, DecoderConfig, Params
-from shardes.zoo.token_arguments import check_ids, check_mask
+from shardes.zoo.decoder import forward, generation
+from shardes.zoo.decoder.arguments import check_ids, check_mask
+from shardes.zoo.decoder.forward import Decoder, DecoderConfig, Params
 
 __all__ = ["LanguageModel", "language_model"]
 
@@ -64,7 +63,7 @@ def language_model(decoder: Decoder) -> LanguageModel:
             ValueError, TypeError: `ids` or `mask` are not as said.
         """
         ids = check_ids(ids, config.vocab_size)
-        scores: jax.Array = functions.logits(params, ids, config, decoder, check_mask(mask, ids))
+        scores: jax.Array = forward.logits(params, ids, config, decoder, check_mask(mask, ids))
         return scores
 
     def nll(params: Params, ids: Any, config: DecoderConfig, mask: Any = None) -> jax.Array:
@@ -83,7 +82,7 @@ def language_model(decoder: Decoder) -> LanguageModel:
             ValueError, TypeError: `ids` or `mask` are not as said.
         """
         ids = check_ids(ids, config.vocab_size, least=2)
-        lost: jax.Array = functions.nll(params, ids, config, decoder, check_mask(mask, ids))
+        lost: jax.Array = forward.nll(params, ids, config, decoder, check_mask(mask, ids))
         return lost
 
     def generate(
@@ -100,7 +99,7 @@ def language_model(decoder: Decoder) -> LanguageModel:
         repetition_penalty: float = 1.0,
         key: jax.Array | None = None,
     ) -> jax.Array:
-        """Continue prompts, one token at a time; `shardes.zoo.generation.generate` says what the arguments are."""
+        """Continue prompts, token by token; the arguments are those of `shardes.zoo.decoder.generation.generate`."""
         return generation.generate(
             params,
             ids,

@@ -12,8 +12,8 @@ from typing import Any
 from shardes.zoo.architecture import Architecture, Tensor
 from shardes.zoo.errors import CheckpointError
 from shardes.zoo.fields import Fields
-from shardes.zoo.files import is_plain, locate, open_binary, read_fields, shown
-from shardes.zoo.header import Entry, Header, read_header
+from shardes.zoo.snapshot.files import is_plain, locate, open_binary, read_fields, shown
+from shardes.zoo.snapshot.header import Entry, Header, read_header
 
 __all__ = ["FLOATS", "INDEX", "SINGLE", "SMALL", "Weights", "find_weights", "shards_of"]
 

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from shardes.nn import dense, embed
-from shardes.zoo.attention import Cache, by_head, grouped_attention, visible
-from shardes.zoo.layers import Attend, Part
-from shardes.zoo.rope import Rope, Rotation, rotate, rotation
+from shardes.zoo.decoder.attention import Cache, by_head, grouped_attention, visible
+from shardes.zoo.decoder.layers import Attend, Part
+from shardes.zoo.decoder.rope import Rope, Rotation, rotate, rotation
 
 __all__ = [
     "Decoder",

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from shardes.zoo.attention import Cache, by_head, grouped_attention, visible
-from shardes.zoo.decoder import Decoder, DecoderConfig, Params, embedded, turn_at
-from shardes.zoo.rope import rotate
+from shardes.zoo.decoder.attention import Cache, by_head, grouped_attention, visible
+from shardes.zoo.decoder.forward import Decoder, DecoderConfig, Params, embedded, turn_at
+from shardes.zoo.decoder.rope import rotate
 
 __all__ = ["is_worthwhile", "step", "take_apart"]
 

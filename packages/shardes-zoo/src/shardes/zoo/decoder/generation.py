@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from shardes.zoo.attention import Cache
-from shardes.zoo.choosing import Rules, choose
-from shardes.zoo.decoder import Decoder, DecoderConfig, Params, head, run
-from shardes.zoo.stepping import is_worthwhile, step, take_apart
-from shardes.zoo.token_arguments import check_ids, check_mask
+from shardes.zoo.decoder.arguments import check_ids, check_mask
+from shardes.zoo.decoder.attention import Cache
+from shardes.zoo.decoder.choosing import Rules, choose
+from shardes.zoo.decoder.forward import Decoder, DecoderConfig, Params, head, run
+from shardes.zoo.decoder.stepping import is_worthwhile, step, take_apart
 
 __all__ = ["generate"]
 

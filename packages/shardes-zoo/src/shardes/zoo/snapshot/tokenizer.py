@@ -11,7 +11,7 @@ import numpy as np
 
 from shardes.zoo.errors import CheckpointError
 from shardes.zoo.fields import Fields
-from shardes.zoo.files import read_fields, read_text, shown
+from shardes.zoo.snapshot.files import read_fields, read_text, shown
 
 __all__ = ["Tokenizer", "load_tokenizer", "tokenizer_of"]
 
@@ -105,7 +105,7 @@ class Tokenizer:
         Raises:
             CheckpointError: the checkpoint has no such template, or it refuses.
         """
-        from shardes.zoo.chat import render
+        from shardes.zoo.snapshot.chat import render
 
         if template is None:
             template = "tool_use" if tools and "tool_use" in self.chat_templates else "default"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from shardes.zoo import rope
+from shardes.zoo.decoder import rope
+from shardes.zoo.decoder.rope import Rope
 from shardes.zoo.fields import Fields
-from shardes.zoo.rope import Rope
 
 __all__ = ["read_rope"]
 

@@ -15,7 +15,7 @@ from io import FileIO
 from typing import Any
 
 from shardes.zoo.errors import CheckpointError
-from shardes.zoo.files import shown
+from shardes.zoo.snapshot.files import shown
 
 __all__ = ["Entry", "Header", "read_header"]
 

@@ -1,0 +1,1 @@
+"""A decoder of any architecture, in parts: layers, attention, rotary embedding, the forward pass, generation."""

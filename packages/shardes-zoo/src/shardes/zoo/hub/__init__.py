@@ -1,0 +1,1 @@
+"""The Hugging Face Hub, through huggingface_hub alone: downloads that are verified, and uploads."""
