@@ -11,8 +11,8 @@ from shardes import Stacked
 from shardes.nn import StructuredWeight, check_model, dense, embed
 from shardes.stacked import stacking_axes
 from shardes.zoo import byte_transformer
-from shardes.zoo.decoder import rope
 from shardes.zoo.byte_transformer import Config
+from shardes.zoo.decoder import rope
 
 CONFIG = Config(d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, d_ff=24, context=8, norm_eps=1e-3)
 RNG = np.random.default_rng(0)

@@ -6,9 +6,9 @@ import math
 import jax
 import pytest
 
-from shardes.zoo import byte_transformer
-from shardes.zoo.decoder import rope, transformer_block
+from shardes.zoo import byte_transformer, transformer_block
 from shardes.zoo.architectures import ARCHITECTURES, architecture_of
+from shardes.zoo.decoder import rope
 from shardes.zoo.errors import CheckpointError
 from shardes.zoo.fields import Fields
 

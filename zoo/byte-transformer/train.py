@@ -1,7 +1,7 @@
 """Train the byte transformer that the package bundles: python zoo/byte-transformer/train.py
 
-Adam on the documentation of the Python language (text.txt), some twenty minutes on two busy cores. It is a base model to
-fine-tune without gradients; it writes the snapshot into the package and its bits a byte into validation/results/.
+Adam on the documentation of the Python language (text.txt), some twenty minutes on two busy cores. It is a base model
+to fine-tune without gradients; it writes the snapshot into the package and its bits a byte into validation/results/.
 """
 
 import argparse
