@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--generations", type=int, default=200, help="how many (default: %(default)s)")
     parser.add_argument("-n", type=int, default=64, help="members of the population (default: %(default)s)")
     parser.add_argument("--sigma", type=float, default=0.01, help="size of a perturbation (default: %(default)s)")
-    parser.add_argument("--lr", type=float, default=0.003, help="step size at the start (default: %(default)s)")
+    parser.add_argument("--lr", type=float, default=0.0005, help="step size at the start (default: %(default)s)")
     parser.add_argument("--seq", type=int, default=64, help="tokens a sequence (default: %(default)s)")
     parser.add_argument("--sequences", type=int, default=8, help="sequences a generation (default: %(default)s)")
     args = parser.parse_args()
@@ -66,18 +66,23 @@ def main() -> None:
         starts = rng.integers(0, len(train) - args.seq, args.sequences)
         batch = jnp.asarray(np.stack([train[start : start + args.seq + 1] for start in starts]))
         state, fitness = step(state, batch)
-        if sys.stdout.isatty() or generation % 50 == 49 or generation + 1 == args.generations:
-            seconds = (time.perf_counter() - started) / (generation + 1)
-            mean = float(fitness.mean()) / NATS_PER_BIT
-            line = f"generation {generation + 1}/{args.generations}  mean {mean:.3f}  {seconds:.2f} s a generation"
-            print(
-                f"\r\x1b[K{line}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True
-            )
+        seconds = (time.perf_counter() - started) / (generation + 1)
+        mean = float(fitness.mean()) / NATS_PER_BIT
+        progress(generation, args.generations, f"mean {mean:.3f}  {seconds:.2f} s a generation")
     after = float(score(state.params))
-    print(f"\nheld out  {after:.3f} bits a token after")
+    print(f"held out  {after:.3f} bits a token after")
     tuned = jax.tree.map(lambda new, old: new.astype(old.dtype), state.params, model.params)
     zoo.save(model, tuned, args.save)
     print(f"saved     {args.save}: load it with shardes.zoo.load({str(args.save)!r})")
+
+
+def progress(generation: int, generations: int, message: str) -> None:
+    """A live line on a terminal, a line now and then elsewhere."""
+    line = f"generation {generation + 1}/{generations}  {message}"
+    if sys.stdout.isatty():
+        print(f"\r\x1b[K{line}", end="\n" if generation + 1 == generations else "", flush=True)
+    elif generation % 50 == 49 or generation + 1 == generations:
+        print(line, flush=True)
 
 
 def windows(ids: np.ndarray, seq: int) -> jax.Array:
