@@ -4,7 +4,7 @@ from pkgutil import extend_path
 
 __path__ = extend_path(__path__, __name__)
 
-from shardes import random, shaping
+from shardes import presets, random, shaping
 from shardes.es import ShardedES
 from shardes.mesh import make_mesh
 from shardes.stacked import Stacked
@@ -26,6 +26,7 @@ __all__ = [
     "StructuredWeight",
     "StructuredWeightError",
     "make_mesh",
+    "presets",
     "random",
     "shaping",
 ]

@@ -246,7 +246,7 @@ class ShardedES:
         return [m + u.astype(m.dtype) for m, u in zip(masters, leaves.select(updates), strict=True)], opt_state
 
     def _apart[T](self, values: T) -> T:
-        """The values; of a deterministic run, not fused with what follows, which would round by the program it is in."""
+        """The values; in a deterministic run not fused with what follows, so that every program rounds alike."""
         apart: T = jax.lax.optimization_barrier(values) if self.deterministic else values
         return apart
 

@@ -89,7 +89,6 @@ class Leaves:
 
         Every layer of every leaf draws from a key of its own; those of one shape draw together, which compiles faster.
         """
-
         groups = list(self._alike.items())
         streams = [np.concatenate([leaf.stream + np.arange(leaf.layers) for leaf in leaves]) for _, leaves in groups]
         # One call makes the keys of all shapes: threefry is the bulk of what there is to compile.
