@@ -7,6 +7,7 @@ __path__ = extend_path(__path__, __name__)
 from shardes import presets, random, shaping
 from shardes.es import ShardedES
 from shardes.mesh import make_mesh
+from shardes.replay import ReplayError, ReplayLog, replay
 from shardes.stacked import Stacked
 from shardes.state import ESState, Optimizer, Perturbation
 from shardes.strategies import IIDGaussian, LowRank, Mirrored, SeedRegenerated, Strategy
@@ -19,6 +20,8 @@ __all__ = [
     "Mirrored",
     "Optimizer",
     "Perturbation",
+    "ReplayError",
+    "ReplayLog",
     "SeedRegenerated",
     "ShardedES",
     "Stacked",
@@ -28,5 +31,6 @@ __all__ = [
     "make_mesh",
     "presets",
     "random",
+    "replay",
     "shaping",
 ]
