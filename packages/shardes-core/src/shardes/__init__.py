@@ -4,9 +4,10 @@ from pkgutil import extend_path
 
 __path__ = extend_path(__path__, __name__)
 
-from shardes import random, shaping
+from shardes import presets, random, shaping
 from shardes.es import ShardedES
 from shardes.mesh import make_mesh
+from shardes.replay import ReplayError, ReplayLog, replay
 from shardes.stacked import Stacked
 from shardes.state import ESState, Optimizer, Perturbation
 from shardes.strategies import IIDGaussian, LowRank, Mirrored, SeedRegenerated, Strategy
@@ -19,6 +20,8 @@ __all__ = [
     "Mirrored",
     "Optimizer",
     "Perturbation",
+    "ReplayError",
+    "ReplayLog",
     "SeedRegenerated",
     "ShardedES",
     "Stacked",
@@ -26,6 +29,8 @@ __all__ = [
     "StructuredWeight",
     "StructuredWeightError",
     "make_mesh",
+    "presets",
     "random",
+    "replay",
     "shaping",
 ]

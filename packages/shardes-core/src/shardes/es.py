@@ -44,6 +44,9 @@ class ShardedES:
         member_chunk: members that a device evaluates at once. By default as the strategy says, else all of its own, or
             on a CPU as many as its caches hold. It bounds memory, and changes results by reassociation alone.
         compute_dtype: dtype of the float params that the model sees; that of the master by default.
+        deterministic: fitness and update are bitwise the same on any number of devices and processes, at the cost of
+            what `how="A"` costs, which it implies, and of evaluating `member_chunk` members at once, never more; by
+            default those of one direction.
         freeze: whether the leaf at a path such as "blocks/layers/norm" is left as it is: neither perturbed nor drawn
             for nor updated. Leaves that are not float never train.
 
@@ -64,6 +67,7 @@ class ShardedES:
         how: Literal["A", "B"] = "B",
         member_chunk: int | None = None,
         compute_dtype: Any = None,
+        deterministic: bool = False,
         freeze: Callable[[str], bool] | None = None,
     ) -> None:
         mesh = make_mesh() if mesh is None else mesh
@@ -77,8 +81,9 @@ class ShardedES:
         self.shaping = shaping
         self.how = how
         self.compute_dtype = compute_dtype
+        self.deterministic = deterministic
         self.freeze = freeze
-        self._population = Population(strategy, n, self.mesh, member_chunk)
+        self._population = Population(strategy, n, self.mesh, member_chunk, deterministic)
         # Of this instance, so that what it compiled goes when it goes.
         self._ask = jax.jit(self._ask_eagerly)
         self._evaluate = jax.jit(self._evaluate_eagerly, static_argnums=(0, 1))
@@ -198,14 +203,15 @@ class ShardedES:
                 f"shaping must return one weight a member, shape ({self.n},), got {weights.shape} for fitness of shape "
                 f"{fitness.shape}."
             )
-        sums = self._population.contract(leaves, pert.key, pert.noise, weights, self.how)
+        sums = self._apart(self._population.contract(leaves, pert.key, pert.noise, self._apart(weights), self.how))
         scales = self._sigma_of(leaves, pert.sigma)
         masters = leaves.select(state.params)
         gradient = [
-            (total / (self.n * sigma)).astype(master.dtype)
+            (total * (1 / (self.n * sigma))).astype(master.dtype)
             for total, sigma, master in zip(sums, scales, masters, strict=True)
         ]
-        updated, opt_state = self._descend(leaves, masters, gradient, state.opt_state, pert.lr)
+        updated, opt_state = self._descend(leaves, masters, self._apart(gradient), state.opt_state, pert.lr)
+        updated, opt_state = self._apart((updated, opt_state))
         # Momentum and weight decay would move the params even where a generation says nothing.
         moves = [(jnp.isfinite(g) & jnp.isfinite(m)).all() for g, m in zip(gradient, updated, strict=True)]
         sound = jnp.any(finite) & jnp.stack(moves).all()
@@ -249,6 +255,11 @@ class ShardedES:
             given = "None" if lr is None else f"shape {np.shape(lr)}"
             raise ValueError(f"An lr schedule must give a scalar, got {given}.")
         return jnp.asarray(lr, jnp.float32)
+
+    def _apart[T](self, values: T) -> T:
+        """The values; in a deterministic run not fused with what follows, so that every program rounds alike."""
+        apart: T = jax.lax.optimization_barrier(values) if self.deterministic else values
+        return apart
 
     def _sigma_of(self, leaves: Leaves, sigma: Any) -> list[Any]:
         """Sigma of each trained leaf."""

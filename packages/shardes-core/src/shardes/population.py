@@ -42,6 +42,7 @@ class Population:
     n: int
     mesh: Mesh
     member_chunk: int | None
+    deterministic: bool = False
 
     @property
     def directions(self) -> int:
@@ -102,7 +103,8 @@ class Population:
                 return _map(of_member, (signs, own), 1 if self.member_chunk == 1 else signs.size)
 
             each = (self._own_directions(), noise, own)
-            results = _map(of_direction, each, self._chunk(leaves, of_direction, each))
+            chunk = self._chunk(leaves, of_direction, each)
+            results = _map_fixed(of_direction, each, chunk) if self.deterministic else _map(of_direction, each, chunk)
             return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), results)
 
         run = self._shard(evaluate, (P(), P(), P(), P(), P(POPULATION), P(POPULATION)), P(POPULATION))
@@ -125,7 +127,7 @@ class Population:
             total: list[jax.Array] = lax.psum(self._sum(leaves, key, noise, self._own_directions(), own), POPULATION)
             return total
 
-        if how == "A":
+        if how == "A" or self.deterministic:
             return self._shard(gather, (P(), P(), P()), P())(key, None, weights)
         return self._shard(reduce, (P(), P(POPULATION), P()), P())(key, noise, weights)
 
@@ -157,6 +159,8 @@ class Population:
         """Directions to evaluate at once, of the function of one and what is mapped over."""
         if self._given_chunk is not None:
             return self._given_chunk
+        if self.deterministic:
+            return 1
         if self.mesh.devices.flat[0].platform != "cpu":
             return self.local
         one = jax.make_jaxpr(function)(jax.tree.map(lambda x: x[0], each))
@@ -219,3 +223,23 @@ def _map(function: Callable[[Any], Any], xs: Any, chunk: int) -> Any:
         return jnp.concatenate([x[:-1].reshape(-1, *x.shape[2:]), x[-1, size - last :]])
 
     return jax.tree.map(join, results)
+
+
+def _map_fixed(function: Callable[[Any], Any], xs: Any, chunk: int) -> Any:
+    """`function` over the leading axis, exactly `chunk` entries at once whatever their number is.
+
+    The compiler sees the same arithmetic for any count, and so rounds alike.
+    """
+    count = len(jax.tree.leaves(xs)[0])
+    rounds = -(-count // chunk)
+
+    def dealt(x: jax.Array) -> jax.Array:
+        # What fills up the last round repeats the last entry, and is dropped.
+        return x[jnp.minimum(jnp.arange(rounds * chunk), count - 1)].reshape(rounds, chunk, *x.shape[1:])
+
+    def of_chunk(xs: Any) -> Any:
+        # Nothing of the loop is fused into the function, which a loop of one round would be rid of.
+        return lax.optimization_barrier(jax.vmap(function)(lax.optimization_barrier(xs)))
+
+    results = lax.map(of_chunk, jax.tree.map(dealt, xs))
+    return jax.tree.map(lambda x: x.reshape(rounds * chunk, *x.shape[2:])[:count], results)
