@@ -8,9 +8,7 @@ from shardes import SeedRegenerated
 from .programs import arrays_in
 from .support import IDS, STRATEGIES, assert_same_run, loss, make_es, make_params, run, slow
 
-OWN = [name for name in STRATEGIES if not name.startswith("user")]
-CASES = [(name, chunk, 1) for name in OWN for chunk in (1, 3, 8)]
-CASES += [(name, 3, 8) for name in ("low_rank_1", "user_dense", "user_structured")]
+CASES = [(name, chunk, 1) for name in STRATEGIES for chunk in (1, 3, 8)] + [(name, 3, 8) for name in STRATEGIES]
 FAST = {("seed", 3, 1), ("low_rank_1", 3, 8), ("user_structured", 3, 8)}
 CASES = [case if case in FAST else pytest.param(*case, marks=slow) for case in CASES]
 

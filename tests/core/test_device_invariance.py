@@ -29,7 +29,7 @@ CASES = [
     for size in SIZES
     for devices in (1, 2, 4, 8)
     for how in ("A", "B")
-    if (devices, how) != (1, "B") and ((devices, size) == (8, "n=30") or not name.startswith("user"))
+    if (devices, how) != (1, "B")
 ]  # fmt: skip
 
 

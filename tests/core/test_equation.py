@@ -19,7 +19,6 @@ CASES = [
                  marks=() if (name, size) == ("low_rank_1", "n=30") else slow)
     for name in STRATEGIES
     for how, size in (("A", "n=30"), ("B", "n=7 unmirrored"), ("B", "n=150 unmirrored"))
-    if size != "n=150 unmirrored" or name in ("iid", "low_rank_1", "user_structured")
 ]  # fmt: skip
 
 
