@@ -176,7 +176,7 @@ case ${1:-} in
     sync) fill .venv sync ${CI:+--locked} ;;
     lowest)
         NEWEST=31299 SUPPORTED=3.12 DOWNLOAD=3.12
-        fill .venv-lowest pip install --python .venv-lowest --exact --upgrade --resolution lowest-direct --group test \
+        fill .venv-lowest pip install --python .venv-lowest --exact --upgrade --resolution lowest-direct --group test --group examples \
             -e packages/shardes-core -e packages/shardes-nn -e "packages/shardes-zoo[cli]" -e packages/shardes-tasks
         ;;
     python) find_python ;;

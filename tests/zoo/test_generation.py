@@ -47,6 +47,14 @@ class TestGreedy:
         np.testing.assert_array_equal(generate(padded, mask=mask)[:, 2:], whole)
         np.testing.assert_array_equal(generate(padded, mask=mask.astype(bool))[:, 2:], whole)
 
+    def test_padding_did_not_occur(self):
+        """A row that may not repeat what it has seen is the same with padding of any token before it."""
+        whole = generate(repetition_penalty=100.0)
+        mask = np.concatenate([np.zeros((3, 2), int), np.ones((3, 5), int)], axis=1)
+        for pad in range(0, 12, 3):
+            padded = np.concatenate([np.full((3, 2), pad), IDS], axis=1)
+            np.testing.assert_array_equal(generate(padded, mask=mask, repetition_penalty=100.0)[:, 2:], whole)
+
     def test_one_token(self):
         np.testing.assert_array_equal(generate(max_new_tokens=1), generate()[:, :6])
 
@@ -211,15 +219,15 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"max_new_tokens": 0}, "max_new_tokens is 0, and must be an integer of at least 1"),
+            ({"max_new_tokens": 0}, "max_new_tokens is 0, and must be an integer from 1 to 16777216"),
             ({"max_new_tokens": 2.0}, r"max_new_tokens is 2\.0, and must be an integer"),
             ({"temperature": -1}, "temperature is -1, and must be a number of at least 0"),
             ({"temperature": float("nan")}, "temperature is nan, and must be a number"),
             ({"temperature": 1.0}, "key is None, and sampling needs a key. Give key="),
             ({"temperature": 1.0, "key": KEY, "top_p": 0}, "top_p is 0, and must be a number above 0 and at most 1"),
             ({"top_p": 1.5}, r"top_p is 1\.5, and must be"),
-            ({"repetition_penalty": 0}, "repetition_penalty is 0, and must be a number above 0"),
-            ({"repetition_penalty": "2"}, "repetition_penalty is '2', and must be a number above 0"),
+            ({"repetition_penalty": 0}, "repetition_penalty is 0, and must be a number from 0.001 to 1000"),
+            ({"repetition_penalty": "2"}, "repetition_penalty is '2', and must be a number from 0.001 to 1000"),
             ({"eos_token_id": "stop"}, "eos_token_id is 'stop', and must be a token id, several in a list, or None"),
             ({"eos_token_id": [1, None]}, r"eos_token_id is \[1, None\], and must be"),
             ({"pad_token_id": 1.5}, r"pad_token_id is 1\.5, and must be"),
@@ -248,3 +256,31 @@ class TestArguments:
             llama.logits(PARAMS, np.array([[0, 12]]), CONFIG)
         with pytest.raises(ValueError, match=r"mask has shape \(3,\)"):
             llama.nll(PARAMS, IDS, CONFIG, np.ones(3, int))
+
+
+@pytest.mark.parametrize("temperature", [1e-45, 1e-30, 1e-6])
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_a_tiny_temperature_takes_the_likeliest(temperature, top_p):
+    np.testing.assert_array_equal(generate(temperature=temperature, top_p=top_p, key=KEY), generate())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"temperature": 10**400, "key": KEY}, "temperature is 1000"),
+        ({"repetition_penalty": 1e-40}, "repetition_penalty is 1e-40, and must be a number from 0.001 to 1000"),
+        ({"repetition_penalty": 1e300}, "repetition_penalty is 1e.300, and must be a number from 0.001 to 1000"),
+        ({"max_new_tokens": 2**31}, "max_new_tokens is 2147483648, and must be an integer from 1 to"),
+        ({"eos_token_id": 2**31}, "eos_token_id is 2147483648, and must be a token id"),
+        ({"pad_token_id": -1}, "pad_token_id is -1, and must be a token id"),
+        ({"ids": np.zeros((0, 3), int)}, "batch at least 1"),
+    ],
+    ids=range(7),
+)
+def test_numbers_beyond_reason(arguments, text):
+    with pytest.raises(ValueError, match=text):
+        generate(**arguments)
+
+
+def test_integers_of_numpy_are_integers():
+    np.testing.assert_array_equal(generate(max_new_tokens=np.int64(9)), generate())

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 from shardes import zoo
 from shardes.zoo import loading
@@ -199,3 +200,41 @@ def test_loading_takes_little_more_memory_than_the_file_has(tmp_path: Path) -> N
     )
     assert result.returncode == 0, result.stderr
     assert 0.9 < float(result.stdout) < 1.3
+
+
+def with_a_head(folder: Path, head: np.ndarray) -> Path:
+    """The tied checkpoint with a head beside its embedding."""
+    copy(CHECKPOINTS / "qwen2-tiny-tied", folder)
+    held = load_file(folder / "model.safetensors")
+    save_file(held | {"lm_head.weight": head}, folder / "model.safetensors")
+    return folder
+
+
+def test_a_head_beside_a_tied_embedding_must_be_its_copy(tmp_path: Path) -> None:
+    embedding = load_file(CHECKPOINTS / "qwen2-tiny-tied" / "model.safetensors")["model.embed_tokens.weight"]
+    plain = zoo.load(CHECKPOINTS / "qwen2-tiny-tied").params
+    given = zoo.load(with_a_head(tmp_path / "same", embedding)).params
+    assert jax.tree.structure(given) == jax.tree.structure(plain)
+    other = embedding.copy()
+    other[-1, -1] += 1
+    with pytest.raises(zoo.CheckpointError, match=r"lm_head.weight differs from model.embed_tokens.weight, and must"):
+        zoo.load(with_a_head(tmp_path / "other", other))
+    for name, odd in (("short", embedding[:-1]), ("integers", embedding.astype(np.int32))):
+        with pytest.raises(zoo.CheckpointError, match=r"lm_head.weight has dtype .*, and must be a copy of model"):
+            zoo.load(with_a_head(tmp_path / name, np.ascontiguousarray(odd)))
+
+
+def test_sizes_beyond_any_file_are_refused_in_few_words(tmp_path: Path) -> None:
+    copy(GOOD, tmp_path / "model")
+    entry = f'{{"x": {{"dtype": "F32", "shape": [{"1" + "0" * 4000}], "data_offsets": [0, 4]}}}}'.encode()
+    (tmp_path / "model" / "model.safetensors").write_bytes(len(entry).to_bytes(8, "little") + entry + b"1234")
+    with pytest.raises(zoo.CheckpointError, match=r"and must have at most .* sizes, none negative") as caught:
+        zoo.load(tmp_path / "model")
+    assert len(str(caught.value)) < 1000
+
+
+def test_half_of_a_surrogate_pair_is_no_token(tmp_path: Path) -> None:
+    copy(CHECKPOINTS / "qwen2-tiny-tied", tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").write_text('{"eos_token": "\\ud800"}')
+    with pytest.raises(zoo.CheckpointError, match=r"eos_token is .*, and must be a string"):
+        zoo.load(tmp_path / "model")

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -196,3 +198,35 @@ def test_modes_are_those_of_new_files(model: zoo.Model, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     assert folder.stat().st_mode == (tmp_path / "plain").stat().st_mode
     copy(folder, tmp_path / "copied")
+
+
+def test_float64_of_numpy_is_refused_since_it_could_not_be_loaded(model: zoo.Model, tmp_path: Path) -> None:
+    wide = jax.tree.map(lambda x: np.asarray(x, np.float64), model.params)
+    with pytest.raises(zoo.ZooError, match=r"has dtype float64, and must have one of float32, bfloat16, float16"):
+        zoo.save(model, wide, tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
+def test_a_full_disk_is_an_error_of_the_zoo(model: zoo.Model, tmp_path: Path) -> None:
+    """As a limit on the size of files makes it, in a process of its own."""
+    script = f"""
+import resource, signal
+from shardes import zoo
+model = zoo.load({str(FOLDER)!r})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    zoo.save(model, model.params, {str(tmp_path / "saved")!r})
+except zoo.ZooError as error:
+    print("refused:", error)
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert found.stdout.startswith("refused: "), found.stderr
+    assert "cannot be written" in found.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_can_be_read_by_whom_the_umask_lets(model: zoo.Model, tmp_path: Path) -> None:
+    folder = zoo.save(model, model.params, tmp_path / "saved")
+    (tmp_path / "plain").write_text("")
+    assert {path.stat().st_mode for path in folder.iterdir()} == {(tmp_path / "plain").stat().st_mode}

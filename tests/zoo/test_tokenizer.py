@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from shardes.zoo.errors import CheckpointError
+from shardes.zoo.fields import Fields
 from shardes.zoo.snapshot.chat import render
-from shardes.zoo.snapshot.tokenizer import load_tokenizer
+from shardes.zoo.snapshot.tokenizer import load_tokenizer, tokenizer_of
 
 from .snapshots import CHECKPOINTS, copy
 
@@ -155,3 +156,26 @@ def test_what_templates_are_given():
 def test_what_templates_may_not_do(template, message):
     with pytest.raises(CheckpointError, match=message):
         render(template, "template", {"messages": []})
+
+
+def of_model(model, **parts):
+    content = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
+               "decoder": None, "truncation": None, "padding": None, "model": model} | parts  # fmt: skip
+    return tokenizer_of({"tokenizer.json": json.dumps(content)}, Fields({}, "tokenizer_config.json"))
+
+
+def test_what_breaks_the_library_when_it_is_used_is_an_error_of_the_zoo():
+    words = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "missing"}
+    with pytest.raises(CheckpointError, match=r"tokenizer.json is no tokenizer that can encode"):
+        of_model(words).encode("b")
+    with pytest.raises(CheckpointError, match=r"tokenizer.json is no tokenizer that can encode"):
+        of_model(words).encode_batch(["b"])
+    large = of_model({"type": "WordLevel", "vocab": {"a": 2**32 - 1}, "unk_token": "a"})
+    with pytest.raises(CheckpointError, match=r"has ids of 2\*\*31 or more"):
+        large.encode_batch(["a"])
+
+
+@pytest.mark.parametrize("token", [-1, 2**31, 2**40])
+def test_ids_that_are_none_are_not_decoded(tokenizer, token):
+    with pytest.raises(ValueError, match=r"and must be from 0 to 2\*\*31 - 1"):
+        tokenizer.decode([5, token])

@@ -43,6 +43,8 @@ class Architecture:
         config: the model's config, hashable, from the checked fields of config.json. Raises CheckpointError.
         tensors: every tensor that a checkpoint of this config must hold, no other being allowed.
         leftovers: regular expressions of the names of tensors that real checkpoints hold and no model needs.
+        copies: names of tensors that a checkpoint may hold beside those of the model, each with the name of the one
+            that it must equal.
         logits: `(params, ids, config, mask=None)`, None where the model is not one of tokens; so are the next two.
         nll: `(params, ids, config, mask=None)`.
         generate: `(params, ids, config, *, mask, max_new_tokens, ...)`.
@@ -55,6 +57,7 @@ class Architecture:
     config: Callable[[Fields], Any]
     tensors: Callable[[Any], tuple[Tensor, ...]]
     leftovers: tuple[str, ...] = ()
+    copies: tuple[tuple[str, str], ...] = ()
     logits: Callable[..., Any] | None = None
     nll: Callable[..., Any] | None = None
     generate: Callable[..., Any] | None = None

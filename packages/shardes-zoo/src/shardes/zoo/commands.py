@@ -101,7 +101,7 @@ def verify(
         model = load(name, revision=revision, token=token, cache_dir=cache_dir, offline=offline)
         forward = model.architecture.logits is not None
         if forward:
-            logits = model.logits(model.params, jnp.arange(8, dtype=jnp.int32)[None])
+            logits = model.logits(model.params, jnp.arange(8, dtype=jnp.int32)[None] % len(model.params["embed"]))
             if not bool(jnp.isfinite(logits).all()):
                 raise ZooError(f"{name}: a forward pass gives numbers that are not finite. Do not use this model.")
     found = {

@@ -55,6 +55,8 @@ def save(
     """
     if max_shard_size < 1:
         raise ValueError(f"max_shard_size is {max_shard_size}, and must be a positive number of bytes.")
+    from safetensors import SafetensorError
+
     leaves = _check(model, params)
     target = Path(folder).absolute()
     _check_target(target)
@@ -63,8 +65,9 @@ def save(
         new.mkdir(parents=True)
         _write(model, leaves, new, max_shard_size)
         _replace(new, target)
-    except OSError as error:
-        raise ZooError(f"{target} cannot be written: {error.strerror or error}. Choose another folder.") from error
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ZooError(f"{target} cannot be written: {reason}. Choose another folder.") from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return target
@@ -82,10 +85,9 @@ def _check(model: Model, params: Any) -> dict[tuple[str, ...], Array]:
         shape = tensor.shape if tensor.layers is None else (tensor.layers, *tensor.shape)
         if jnp.shape(leaf) != shape:
             raise ZooError(f"params: {name} has shape {jnp.shape(leaf)}, and must have {shape}.")
-        if jnp.result_type(leaf).name not in _DTYPES:
-            raise ZooError(
-                f"params: {name} has dtype {jnp.result_type(leaf).name}, and must have one of {', '.join(_DTYPES)}."
-            )
+        dtype = np.dtype(getattr(leaf, "dtype", np.float64)).name
+        if dtype not in _DTYPES:
+            raise ZooError(f"params: {name} has dtype {dtype}, and must have one of {', '.join(_DTYPES)}.")
         if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable and leaf.is_fully_replicated:
             leaf = leaf.addressable_data(0)
         leaves[tensor.leaf] = np.ascontiguousarray(leaf).reshape(shape)

@@ -20,10 +20,10 @@ def check_ids(ids: Any, vocab_size: int, least: int = 1) -> jax.Array:
         TypeError: not integers.
     """
     given, ids = ids, jnp.asarray(ids)
-    if ids.ndim != 2 or ids.shape[1] < least:
+    if ids.ndim != 2 or ids.shape[0] < 1 or ids.shape[1] < least:
         raise ValueError(
-            f"ids have shape {ids.shape}, and must have shape (batch, seq) with seq at least {least}. Give one "
-            "sequence as ids[None]."
+            f"ids have shape {ids.shape}, and must have shape (batch, seq) with batch at least 1 and seq at least "
+            f"{least}. Give one sequence as ids[None]."
         )
     if not jnp.issubdtype(ids.dtype, jnp.integer):
         raise TypeError(f"ids have dtype {ids.dtype}, and must be integers. Cast them: ids.astype(jax.numpy.int32).")

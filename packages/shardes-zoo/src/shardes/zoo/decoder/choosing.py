@@ -43,7 +43,9 @@ def choose(scores: jax.Array, occurred: jax.Array | None, step: jax.Array, rules
     if rules.key is None:
         return jnp.argmax(scores, axis=-1).astype(jnp.int32)
     if rules.temperature is not None:
-        scores = scores / rules.temperature
+        # The likeliest stays at zero, however small the temperature.
+        scores = scores - jnp.max(scores, axis=-1, keepdims=True)
+        scores = scores / jnp.maximum(rules.temperature, jnp.finfo(jnp.float32).tiny)
     key = jax.random.fold_in(rules.key, step)
     if rules.top_p is None:
         return jax.random.categorical(key, scores).astype(jnp.int32)

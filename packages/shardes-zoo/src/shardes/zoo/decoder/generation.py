@@ -20,6 +20,8 @@ from shardes.zoo.decoder.stepping import is_worthwhile, step, take_apart
 
 __all__ = ["generate"]
 
+_MOST_TOKENS = 2**24
+
 
 def generate(
     params: Params,
@@ -49,7 +51,7 @@ def generate(
         pad_token_id: what fills a row after its end; by default the first end token.
         temperature: scale of the randomness; at 0 the likeliest token is taken.
         top_p: samples among the likeliest tokens that together reach this probability.
-        repetition_penalty: above 1 disfavours every id of the prompt, padding included, and of the continuation.
+        repetition_penalty: above 1 disfavours every real token of the prompt, and those of the continuation.
         key: a `jax.random` key, required where `temperature` is not 0. Equal keys give equal tokens.
 
     Returns:
@@ -60,8 +62,9 @@ def generate(
     """
     ids = check_ids(ids, config.vocab_size)
     mask = check_mask(mask, ids, left=True)
-    if not isinstance(max_new_tokens, int) or isinstance(max_new_tokens, bool) or max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens is {max_new_tokens!r}, and must be an integer of at least 1.")
+    whole = isinstance(max_new_tokens, int | np.integer) and not isinstance(max_new_tokens, bool)
+    if not whole or not 1 <= max_new_tokens <= _MOST_TOKENS:
+        raise ValueError(f"max_new_tokens is {max_new_tokens!r}, and must be an integer from 1 to {_MOST_TOKENS}.")
     ends = _tokens("eos_token_id", eos_token_id)
     pads = _tokens("pad_token_id", pad_token_id) or ends or (0,)
     rules = _rules(temperature, top_p, repetition_penalty, key)
@@ -69,7 +72,7 @@ def generate(
     # No token is -1: any few end tokens make the same program.
     end, pad = jnp.asarray(ends + (-1,) * (-len(ends) % 4), jnp.int32), jnp.int32(pads[0])
     prompt = ids.astype(jnp.int32)
-    generated: jax.Array = _generate(params, prompt, config, decoder, real, max_new_tokens, end, pad, rules)
+    generated: jax.Array = _generate(params, prompt, config, decoder, real, int(max_new_tokens), end, pad, rules)
     return generated
 
 
@@ -105,7 +108,8 @@ def _generate(
     rows = jnp.arange(batch)[:, None]
     occurred = None
     if rules.penalty is not None:
-        occurred = jnp.zeros((batch, config.vocab_size), bool).at[rows, prompt].set(True)
+        tokens = jnp.where(real, prompt, config.vocab_size)  # padding is out of bounds, and dropped
+        occurred = jnp.zeros((batch, config.vocab_size), bool).at[rows, tokens].set(True, mode="drop")
     every = jnp.concatenate([real, jnp.ones((batch, max_new_tokens), bool)], axis=1)
 
     def add(state: _State, x: jax.Array, cache: Any) -> _State:
@@ -152,7 +156,7 @@ def _any_runs_of_members(size: int, batched: list[bool], ended: jax.Array) -> tu
 def _rules(temperature: Any, top_p: Any, penalty: Any, key: jax.Array | None) -> Rules:
     _check_number("temperature", temperature, "of at least 0", lambda x: 0 <= x < np.inf)
     _check_number("top_p", top_p, "above 0 and at most 1", lambda x: 0 < x <= 1)
-    _check_number("repetition_penalty", penalty, "above 0; at 1 there is none", lambda x: 0 < x < np.inf)
+    _check_number("repetition_penalty", penalty, "from 0.001 to 1000; at 1 there is none", lambda x: 1e-3 <= x <= 1e3)
     penalised = None if penalty == 1 else jnp.float32(penalty)
     if temperature == 0:
         return Rules(penalty=penalised)
@@ -165,12 +169,16 @@ def _rules(temperature: Any, top_p: Any, penalty: Any, key: jax.Array | None) ->
 
 
 def _check_number(name: str, value: Any, required: str, fits: Callable[[Any], bool]) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool) or not fits(value):
+    # Beyond float32, an integer beyond a float included, nothing fits.
+    number: Any = value
+    small = isinstance(value, Real) and not isinstance(value, bool) and -1e38 < number < 1e38
+    if not small or not fits(value):
         raise ValueError(f"{name} is {value!r}, and must be a number {required}.")
 
 
 def _tokens(name: str, value: Any) -> tuple[int, ...]:
     tokens = () if value is None else tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not all(isinstance(token, int | np.integer) and not isinstance(token, bool) for token in tokens):
+    whole = all(isinstance(token, int | np.integer) and not isinstance(token, bool) for token in tokens)
+    if not whole or not all(0 <= token < 2**31 for token in tokens):
         raise ValueError(f"{name} is {value!r}, and must be a token id, several in a list, or None.")
     return tuple(int(token) for token in tokens)

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from shardes.zoo.architecture import Tensor
 from shardes.zoo.decoder.forward import DecoderConfig
 
-__all__ = ["LEFTOVERS", "decoder_tensors"]
+__all__ = ["COPIES", "LEFTOVERS", "decoder_tensors"]
 
-LEFTOVERS = (
-    r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
-    # Beside a tied embedding some checkpoints hold it once more.
-    r"lm_head\.weight",
-)
-"""Tensors that real checkpoints hold and no model needs: rotary tables, and the head of a tied embedding."""
+LEFTOVERS = (r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
+"""Tensors that real checkpoints hold and no model needs: rotary tables."""
+
+COPIES = (("lm_head.weight", "model.embed_tokens.weight"),)
+"""A head that some checkpoints hold beside a tied embedding, and what it must equal."""
 
 
 def decoder_tensors(

@@ -1,7 +1,7 @@
 """Gemma (arXiv 2403.08295): gains of 1 + weight, a scaled embedding, gelu."""
 
 from shardes.zoo.architecture import Architecture
-from shardes.zoo.decoder.tensors import LEFTOVERS
+from shardes.zoo.decoder.tensors import COPIES, LEFTOVERS
 from shardes.zoo.gemma.modeling import generate, logits, nll, read
 from shardes.zoo.gemma.params import tensors
 
@@ -13,6 +13,7 @@ ARCHITECTURE = Architecture(
     config=read,
     tensors=tensors,
     leftovers=LEFTOVERS,
+    copies=COPIES,
     logits=logits,
     nll=nll,
     generate=generate,

@@ -1,7 +1,7 @@
 """Mistral (arXiv 2310.06825): a sliding window in every layer."""
 
 from shardes.zoo.architecture import Architecture
-from shardes.zoo.decoder.tensors import LEFTOVERS
+from shardes.zoo.decoder.tensors import COPIES, LEFTOVERS
 from shardes.zoo.mistral.modeling import generate, logits, nll, read
 from shardes.zoo.mistral.params import tensors
 
@@ -13,6 +13,7 @@ ARCHITECTURE = Architecture(
     config=read,
     tensors=tensors,
     leftovers=LEFTOVERS,
+    copies=COPIES,
     logits=logits,
     nll=nll,
     generate=generate,

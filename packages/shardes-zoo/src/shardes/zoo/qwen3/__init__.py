@@ -1,7 +1,7 @@
 """Qwen3 (arXiv 2505.09388), dense: RMSNorm on every query and key."""
 
 from shardes.zoo.architecture import Architecture
-from shardes.zoo.decoder.tensors import LEFTOVERS
+from shardes.zoo.decoder.tensors import COPIES, LEFTOVERS
 from shardes.zoo.qwen3.modeling import generate, logits, nll, read
 from shardes.zoo.qwen3.params import tensors
 
@@ -13,6 +13,7 @@ ARCHITECTURE = Architecture(
     config=read,
     tensors=tensors,
     leftovers=LEFTOVERS,
+    copies=COPIES,
     logits=logits,
     nll=nll,
     generate=generate,

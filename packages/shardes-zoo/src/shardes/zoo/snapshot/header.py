@@ -124,7 +124,7 @@ def _entry(file: str, name: str, value: Any, begin: int, available: int) -> Entr
 
 
 def _counts(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+    return isinstance(values, list) and all(type(value) is int and 0 <= value < 2**63 for value in values)
 
 
 def _check_layout(file: str, entries: Mapping[str, Entry], begin: int, total: int) -> None:

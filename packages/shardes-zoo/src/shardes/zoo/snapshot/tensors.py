@@ -60,6 +60,8 @@ def read_params(folder: Path, weights: Weights, dtype: Any = None) -> dict[str, 
         files = {name: stack.enter_context(open_binary(folder, name)) for name in weights.files}
         for entry, place in places:
             _read(files[entry.file], entry, place)
+        for copy, original in weights.copies:
+            _check_copy(files[copy.file], copy, files[original.file], original)
     return _tree(leaves)
 
 
@@ -104,6 +106,19 @@ def _read(file: FileIO, entry: Entry, place: Array) -> None:
             raise CheckpointError(
                 f"{entry.file}: {entry.name} holds values too large for {place.dtype}. Choose a dtype= with the range "
                 "of bfloat16 or float32."
+            )
+
+
+def _check_copy(file: FileIO, copy: Entry, other: FileIO, original: Entry) -> None:
+    for start in range(0, copy.size, _CHUNK):
+        count = min(_CHUNK, copy.size - start)
+        file.seek(copy.start + start)
+        held = file.read(count)
+        other.seek(original.start + start)
+        if held != other.read(count):
+            raise CheckpointError(
+                f"{copy.file}: {copy.name} differs from {original.name}, and must be a copy of it, since config.json "
+                "ties them. Set tie_word_embeddings to false if the model has a head of its own."
             )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ class Tokenizer:
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Ids of a text, with the special tokens that the checkpoint puts around one unless told otherwise."""
-        return list(self.backend.encode(text, add_special_tokens=add_special_tokens).ids)
+        with _guarded("encode"):
+            return list(self.backend.encode(text, add_special_tokens=add_special_tokens).ids)
 
     def encode_batch(
         self, texts: Sequence[str], add_special_tokens: bool = True
@@ -71,7 +73,11 @@ class Tokenizer:
         """
         if isinstance(texts, str) or not texts:
             raise ValueError(f"texts is {shown(texts)}, and must be a list of at least one string.")
-        rows = [found.ids for found in self.backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)]
+        with _guarded("encode"):
+            found = self.backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
+        rows = [row.ids for row in found]
+        if any(max(row, default=0) >= 2**31 for row in rows):
+            raise CheckpointError("tokenizer.json has ids of 2**31 or more, and they must fit int32.")
         pad = next((i for i in (self.pad_id, self.eos_id) if i is not None), 0)
         ids = np.full((len(rows), max(map(len, rows))), pad, np.int32)
         mask = np.zeros_like(ids)
@@ -82,7 +88,11 @@ class Tokenizer:
 
     def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
         """Text of the ids of one sequence, a list or an array of shape (seq,)."""
-        return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=skip_special_tokens))
+        tokens = [int(i) for i in ids]
+        if not all(0 <= token < 2**31 for token in tokens):
+            raise ValueError(f"ids go from {min(tokens)} to {max(tokens)}, and must be from 0 to 2**31 - 1.")
+        with _guarded("decode"):
+            return str(self.backend.decode(tokens, skip_special_tokens=skip_special_tokens))
 
     def chat(
         self,
@@ -157,25 +167,39 @@ def tokenizer_of(files: Mapping[str, str], fields: Fields) -> Tokenizer:
 def _backend(content: str) -> Any:
     from tokenizers import Tokenizer as Backend
 
-    try:
+    with _guarded("be read"):
         backend = Backend.from_str(content)
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
+
+
+@contextlib.contextmanager
+def _guarded(what: str) -> Iterator[None]:
+    """What the library raises for a tokenizer.json that is not sound, as a CheckpointError; its panics too."""
+    try:
+        yield
+    except (TypeError, CheckpointError):
+        raise
     except BaseException as error:
         # A panic of the library is no Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise CheckpointError(f"tokenizer.json is not a tokenizer: {shown(str(error))}. Get the file again.") from None
-    backend.no_truncation()
-    backend.no_padding()
-    return backend
+        raise CheckpointError(f"tokenizer.json is no tokenizer that can {what}: {shown(str(error))}.") from None
 
 
 def _token(fields: Fields, role: str) -> str | None:
     value = fields.values.get(role)
     if isinstance(value, dict):
         value = value.get("content")
-    if value is not None and not isinstance(value, str):
+    # JSON may hold half of a surrogate pair, which is no text.
+    if value is not None and (not isinstance(value, str) or _is_broken(value)):
         raise fields.error(role, "a string, or an object with its content")
     return value
+
+
+def _is_broken(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _chat_templates(fields: Fields) -> dict[str, str]:

@@ -31,11 +31,13 @@ class Weights:
 
     Attributes:
         entries: for every tensor of the architecture the entries of its layers, or its only one.
+        copies: tensors that must equal others, which are the model's.
         files: names of the files in the folder.
         metadata: that of the first file.
     """
 
     entries: tuple[tuple[Tensor, tuple[Entry, ...]], ...]
+    copies: tuple[tuple[Entry, Entry], ...]
     files: tuple[str, ...]
     metadata: Mapping[str, str]
 
@@ -70,8 +72,15 @@ def find_weights(folder: Path, architecture: Architecture, config: Any) -> Weigh
     tensors = architecture.tensors(config)
     where = SINGLE if listed is None else INDEX
     found = tuple((tensor, tuple(_expected(tensor, held, where))) for tensor in tensors)
-    _check_unexpected(held, found, architecture.leftovers)
-    return Weights(found, files, headers[files[0]].metadata)
+    used = {entry.name for _, entries in found for entry in entries}
+    copies = tuple(
+        (held[copy], held[original])
+        for copy, original in architecture.copies
+        if copy in held and copy not in used and original in used
+    )
+    _check_copies(copies)
+    _check_unexpected(held, used | {copy.name for copy, _ in copies}, architecture.leftovers)
+    return Weights(found, copies, files, headers[files[0]].metadata)
 
 
 def shards_of(index: Fields) -> dict[str, str]:
@@ -137,10 +146,16 @@ def _expected(tensor: Tensor, held: Mapping[str, Entry], where: str) -> Iterator
         yield entry
 
 
-def _check_unexpected(
-    held: Mapping[str, Entry], found: Sequence[tuple[Tensor, tuple[Entry, ...]]], leftovers: tuple[str, ...]
-) -> None:
-    used = {entry.name for _, entries in found for entry in entries}
+def _check_copies(copies: Sequence[tuple[Entry, Entry]]) -> None:
+    for copy, original in copies:
+        if (copy.dtype, copy.shape) != (original.dtype, original.shape):
+            raise CheckpointError(
+                f"{copy.file}: {copy.name} has dtype {copy.dtype} and shape {list(copy.shape)}, and must be a copy of "
+                f"{original.name}, which has {original.dtype} and {list(original.shape)}, since config.json ties them."
+            )
+
+
+def _check_unexpected(held: Mapping[str, Entry], used: set[str], leftovers: tuple[str, ...]) -> None:
     for name, entry in held.items():
         if name not in used and not any(re.fullmatch(pattern, name) for pattern in leftovers):
             raise CheckpointError(
