@@ -16,7 +16,7 @@ quickstart: sync ## train a small byte transformer on the text of LICENSE
 test: sync ## run all tests
 	$(python) -m pytest -n auto --dist worksteal $(ARGS)
 
-fast: sync ## run the tests without the statistical tier
+fast: sync ## run the tests but for statistics, every layout, and many processes
 	$(python) -m pytest -n auto --dist worksteal --fast $(ARGS)
 
 test-lowest: ## run the fast tests on the lowest versions that the packages allow

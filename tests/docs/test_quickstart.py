@@ -23,7 +23,13 @@ def bits(output: str, part: str) -> tuple[float, float]:
     return float(found[1]), float(found[2])
 
 
-@pytest.mark.parametrize(("strategy", "named"), [("lowrank", "LowRank(r=1)"), ("seed", "SeedRegenerated(chunk=1)")])
+@pytest.mark.parametrize(
+    ("strategy", "named"),
+    [
+        pytest.param("lowrank", "LowRank(r=1)", marks=pytest.mark.slow),
+        ("seed", "SeedRegenerated(chunk=1)"),
+    ],
+)
 def test_one_argument_switches_the_algorithm(tmp_path: Path, strategy: str, named: str) -> None:
     done = run_quickstart(tmp_path, "--strategy", strategy, "--generations", "2")
     assert done.returncode == 0, done.stderr
@@ -37,6 +43,7 @@ def test_one_argument_switches_the_algorithm(tmp_path: Path, strategy: str, name
     assert height >= 400
 
 
+@pytest.mark.slow
 def test_without_matplotlib_it_says_how_to_get_a_curve(tmp_path: Path) -> None:
     blocked = tmp_path / "matplotlib.py"
     blocked.write_text("raise ImportError('not installed')\n")

@@ -105,6 +105,7 @@ def test_help(command: tuple[str, ...]) -> None:
     assert "--help" in result(*command, "--help")
 
 
+@pytest.mark.slow
 def test_the_installed_command() -> None:
     command = Path(sys.executable).with_name("shardes-zoo")
     found = subprocess.run([command, "pull", FOLDER], capture_output=True, text=True, timeout=60)

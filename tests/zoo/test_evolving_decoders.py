@@ -12,9 +12,13 @@ from shardes import LowRank, Mirrored, SeedRegenerated, ShardedES
 from shardes.nn import check_model
 from shardes.strategies.low_rank import LowRankWeight
 
-from .support import NAMES, ONE_OF_EACH, every_checkpoint, load
+from .support import NAMES, every_checkpoint, load
 
 STRATEGIES = {"low_rank": LowRank(r=1), "seed": SeedRegenerated()}
+
+
+FAST = ("llama-tiny-biased", "qwen2-tiny-tied")
+KEY = jax.random.key(3)
 
 
 def make_es(strategy, devices, n=8):
@@ -34,7 +38,7 @@ def test_check_model_finds_nothing(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ONE_OF_EACH else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 )
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_generation_on_one_device_and_on_eight(name, strategy):
@@ -73,12 +77,12 @@ def materialise(params):
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("qwen2-tiny-sliding", {}),
-        ("qwen3-tiny", {"temperature": 0.7, "top_p": 0.9, "key": jax.random.key(3)}),
+        pytest.param("qwen2-tiny-sliding", {}, marks=pytest.mark.slow),
+        pytest.param("qwen3-tiny", {"temperature": 0.7, "top_p": 0.9, "key": KEY}, marks=pytest.mark.slow),
         ("llama-tiny-biased", {"repetition_penalty": 1.3}),
     ],
 )
-@pytest.mark.parametrize("devices", [1, 8])
+@pytest.mark.parametrize("devices", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_members_generate_as_their_formed_params_do(name, arguments, devices):
     architecture, config, params, golden, _ = load(name)
     ids, mask = golden["pad_input_ids"][:, -8:], golden["pad_attention_mask"][:, -8:]

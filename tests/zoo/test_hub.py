@@ -40,6 +40,9 @@ GROUPS = {
     "push": ("push", "push_refused"),
 }
 
+# Each starts processes that talk to a server.
+pytestmark = pytest.mark.slow
+
 
 def run(folder: Path, *scenarios: str, **environment: str) -> dict[str, Any]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}

@@ -175,6 +175,7 @@ print((peak() - before) / (folder / "model.safetensors").stat().st_size)
 """
 
 
+@pytest.mark.slow
 @needs_peak
 def test_loading_takes_little_more_memory_than_the_file_has(tmp_path: Path) -> None:
     folder = copy(GOOD, tmp_path / "large")
