@@ -28,6 +28,7 @@ def test_it_learns_and_saves(tmp_path: Path) -> None:
     assert any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (given.params, tuned.params)), strict=True))
 
 
+@pytest.mark.slow
 def test_a_text_that_is_too_short_is_refused(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("short")
     result = finetune(tmp_path, "--text", "short.txt")

@@ -96,6 +96,7 @@ def test_what_is_imported_is_needed(package: str) -> None:
     assert imports(package) <= declared | extras(package)
 
 
+@pytest.mark.slow
 @each_package
 def test_what_an_extra_brings_is_imported_by_modules_that_nothing_else_imports(package: str) -> None:
     code = (

@@ -207,6 +207,7 @@ def test_float64_of_numpy_is_refused_since_it_could_not_be_loaded(model: zoo.Mod
     assert not (tmp_path / "saved").exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_an_error_of_the_zoo(model: zoo.Model, tmp_path: Path) -> None:
     """As a limit on the size of files makes it, in a process of its own."""
     script = f"""
