@@ -5,6 +5,7 @@
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 python := .venv/bin/python
+pytest := -m pytest -n auto --dist worksteal
 
 help: ## say what each verb does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -14,14 +15,14 @@ quickstart: sync ## train a small byte transformer on the text of LICENSE
 	$(python) docs/examples/quickstart.py $(ARGS)
 
 test: sync ## run all tests
-	$(python) -m pytest -n auto --dist worksteal $(ARGS)
+	$(python) $(pytest) $(ARGS)
 
 fast: sync ## run the tests but for statistics, every layout, and many processes
-	$(python) -m pytest -n auto --dist worksteal --fast $(ARGS)
+	$(python) $(pytest) --fast $(ARGS)
 
 test-lowest: ## run the fast tests on the lowest versions that the packages allow
 	@tools/bootstrap.sh lowest
-	.venv-lowest/bin/python -m pytest -n auto --dist worksteal --fast $(ARGS)
+	.venv-lowest/bin/python $(pytest) --fast $(ARGS)
 
 lint: sync ## check style with ruff
 	$(python) -m ruff check
