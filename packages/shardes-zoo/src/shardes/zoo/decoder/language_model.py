@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from shardes.zoo.architecture import Architecture, Tensor
 from shardes.zoo.decoder import forward, generation
 from shardes.zoo.decoder.arguments import check_ids, check_mask
 from shardes.zoo.decoder.forward import Decoder, DecoderConfig, Params
+from shardes.zoo.decoder.tensors import COPIES, LEFTOVERS
+from shardes.zoo.fields import Fields
 
-__all__ = ["LanguageModel", "language_model"]
+__all__ = ["LanguageModel", "decoder_architecture", "language_model"]
 
 
 class _Score(Protocol):
@@ -116,3 +120,14 @@ def language_model(decoder: Decoder) -> LanguageModel:
         )
 
     return LanguageModel(logits, nll, generate)
+
+
+def decoder_architecture(
+    model_type: str,
+    class_name: str,
+    config: Callable[[Fields], DecoderConfig],
+    tensors: Callable[[DecoderConfig], tuple[Tensor, ...]],
+    functions: LanguageModel,
+) -> Architecture:
+    """An architecture of transformers that is a decoder, with what their checkpoints may hold beside its tensors."""
+    return Architecture(model_type, class_name, config, tensors, LEFTOVERS, COPIES, **functions._asdict())

@@ -16,7 +16,7 @@ from shardes.zoo.decoder.language_model import language_model
 from shardes.zoo.decoder.layers import Attend, Part
 from shardes.zoo.fields import Fields
 
-__all__ = ["DECODER", "block", "generate", "logits", "nll", "norm", "read"]
+__all__ = ["DECODER", "FUNCTIONS", "block", "generate", "logits", "nll", "norm", "read"]
 
 
 def read(fields: Fields) -> DecoderConfig:
@@ -42,4 +42,5 @@ def block(x: jax.Array, layer: Part, attend: Attend, config: DecoderConfig) -> j
 
 
 DECODER = Decoder(block, norm)
-logits, nll, generate = language_model(DECODER)
+FUNCTIONS = language_model(DECODER)
+logits, nll, generate = FUNCTIONS

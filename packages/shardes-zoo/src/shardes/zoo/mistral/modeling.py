@@ -9,7 +9,7 @@ from shardes.zoo.decoder.language_model import language_model
 from shardes.zoo.decoder.layers import rms_norm
 from shardes.zoo.fields import Fields
 
-__all__ = ["DECODER", "generate", "logits", "nll", "read"]
+__all__ = ["DECODER", "FUNCTIONS", "generate", "logits", "nll", "read"]
 
 
 def read(fields: Fields) -> DecoderConfig:
@@ -19,4 +19,5 @@ def read(fields: Fields) -> DecoderConfig:
 
 
 DECODER = Decoder(pre_norm_block, rms_norm)
-logits, nll, generate = language_model(DECODER)
+FUNCTIONS = language_model(DECODER)
+logits, nll, generate = FUNCTIONS

@@ -1,21 +1,10 @@
 """Qwen3 (arXiv 2505.09388), dense: RMSNorm on every query and key."""
 
-from shardes.zoo.architecture import Architecture
-from shardes.zoo.decoder.tensors import COPIES, LEFTOVERS
-from shardes.zoo.qwen3.modeling import generate, logits, nll, read
+from shardes.zoo.decoder.language_model import decoder_architecture
+from shardes.zoo.qwen3.modeling import FUNCTIONS, generate, logits, nll, read
 from shardes.zoo.qwen3.params import tensors
 
 __all__ = ["ARCHITECTURE", "generate", "logits", "nll", "read", "tensors"]
 
-ARCHITECTURE = Architecture(
-    model_type="qwen3",
-    class_name="Qwen3ForCausalLM",
-    config=read,
-    tensors=tensors,
-    leftovers=LEFTOVERS,
-    copies=COPIES,
-    logits=logits,
-    nll=nll,
-    generate=generate,
-)
+ARCHITECTURE = decoder_architecture("qwen3", "Qwen3ForCausalLM", read, tensors, FUNCTIONS)
 """Qwen3, as the zoo loads it."""

@@ -11,7 +11,7 @@ from shardes.zoo.decoder.language_model import language_model
 from shardes.zoo.decoder.layers import Attend, Part, rms_norm
 from shardes.zoo.fields import Fields
 
-__all__ = ["DECODER", "block", "generate", "logits", "nll", "read"]
+__all__ = ["DECODER", "FUNCTIONS", "block", "generate", "logits", "nll", "read"]
 
 
 def read(fields: Fields) -> DecoderConfig:
@@ -32,4 +32,5 @@ def block(x: jax.Array, layer: Part, attend: Attend, config: DecoderConfig) -> j
 
 
 DECODER = Decoder(block, rms_norm)
-logits, nll, generate = language_model(DECODER)
+FUNCTIONS = language_model(DECODER)
+logits, nll, generate = FUNCTIONS
