@@ -1,11 +1,29 @@
-"""Programs in processes of their own, each compiled and waiting, so that one run can alternate between them."""
+"""Programs in processes and environments of their own, so that one run can alternate between them."""
 
 import json
 import os
 import statistics
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).parents[1]
+
+
+def uv() -> str:
+    """The path of a uv that works."""
+    found = subprocess.run([ROOT / "tools" / "bootstrap.sh", "uv"], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+def environment(folder: Path, *packages: str) -> Path:
+    """The interpreter of a virtual environment that holds the packages, made when it is not there."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        subprocess.run([uv(), "venv", "--quiet", "--no-project", "--python", sys.executable, folder], check=True)
+    subprocess.run([uv(), "pip", "install", "--quiet", "--python", python, *packages], check=True)
+    return python
 
 
 class Worker:

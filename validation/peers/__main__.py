@@ -20,12 +20,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from validation.workers import Worker
+from validation.workers import ROOT, Worker, environment
 
 HERE = Path(__file__).parent
 WORKER = HERE / "worker.py"
 RESULTS = HERE.parent / "results" / "peers.json"
-ROOT = HERE.parent.parent
 PUBLISHED = "0.1.1"
 CELLS = ({"d": 128, "n": 256, "tokens": 256}, {"d": 512, "n": 64, "tokens": 64}, {"d": 64, "n": 1024, "tokens": 64})
 PROGRAMS = ("LowRank(1)", "LowRank(4)", "SeedRegenerated", "IIDGaussian")
@@ -36,15 +35,8 @@ BLOCKED = {128: 2, 512: 2, 64: 16}
 
 def published_python() -> Path:
     """The interpreter of an environment that holds the published package, made when it is not there."""
-    environment = ROOT / ".tools" / "peers"
-    python = environment / "bin" / "python"
-    found = subprocess.run([ROOT / "tools" / "bootstrap.sh", "uv"], capture_output=True, text=True, check=True)
-    uv = found.stdout.strip()
-    if not python.exists():
-        subprocess.run([uv, "venv", "--quiet", "--no-project", "--python", sys.executable, environment], check=True)
-    wanted = [f"shardes=={PUBLISHED}", *(f"{name}=={version(name)}" for name in ("jax", "jaxlib", "numpy", "scipy"))]
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *wanted], check=True)
-    return python
+    same = (f"{name}=={version(name)}" for name in ("jax", "jaxlib", "numpy", "scipy"))
+    return environment(ROOT / ".tools" / "peers", f"shardes=={PUBLISHED}", *same)
 
 
 def measure(cell: dict[str, Any], program: str, published: Path, repeats: int) -> dict[str, Any]:

