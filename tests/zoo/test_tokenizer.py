@@ -1,4 +1,4 @@
-"""Tokens and chat renderings are those of transformers, and a template can do no harm."""
+"""Tokens and chat renderings are those of transformers."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 
 from shardes.zoo.errors import CheckpointError
 from shardes.zoo.fields import Fields
-from shardes.zoo.snapshot.chat import render
 from shardes.zoo.snapshot.tokenizer import load_tokenizer, tokenizer_of
 
 from .snapshots import CHECKPOINTS, copy
@@ -115,47 +114,6 @@ def test_a_file_that_is_no_tokenizer(content, tmp_path):
     (folder / "tokenizer.json").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
         load_tokenizer(folder)
-
-
-def test_what_templates_are_given():
-    def text(template, **variables):
-        return render(template, "template", variables)
-
-    assert text("{{ x | tojson }}", x={"a": "<é'&>"}) == '{"a": "<é\'&>"}'
-    assert text("{{ x | tojson(indent=1) }}", x=[1]) == "[\n 1\n]"
-    assert text("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}") == "01"
-    assert text("  {% if true %}\n  a\n  {% endif %}\nb") == "  a\nb"
-    assert text("{% generation %}a{% endgeneration %}b") == "ab"
-    assert len(text("{{ strftime_now('%Y') }}")) == 4
-    assert (
-        text("{% set ns = namespace(n=1) %}{% set ns.n = 2 %}{{ ns.n }}{{ 'a%s' % 'b' }}{{ 2 * 3 + 2 ** 3 }}")
-        == "2ab14"
-    )
-
-
-@pytest.mark.parametrize(
-    ("template", "message"),
-    [
-        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
-        ("{{ messages.", "template cannot be rendered"),
-        ("{{ messages.append(1) }}", "unsafe|not safely"),
-        ("{{ ''.__class__.__mro__ }}", "unsafe"),
-        ("{{ cycler.__init__.__globals__.os.system('x') }}", "unsafe|undefined"),
-        ("{% include '/etc/hostname' %}", "template cannot be rendered"),
-        ("{{ 1 // 0 }}", "ZeroDivisionError"),
-        ("{{ 'a' * 10 ** 9 }}", "characters"),
-        ("{{ 10 ** 10 ** 6 }}", "too large an operand"),
-        ("{{ '%999999999d' % 1 }}", "too wide"),
-        ("{% for i in range(10 ** 9) %}{% endfor %}", "Range too big"),
-        ("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}", "steps"),
-        ("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}", "steps"),
-        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
-        ("{% for i in range(9999) %}{{ 'a' * 9999 }}{% endfor %}", "characters"),
-    ],
-)
-def test_what_templates_may_not_do(template, message):
-    with pytest.raises(CheckpointError, match=message):
-        render(template, "template", {"messages": []})
 
 
 def of_model(model, **parts):

@@ -1,24 +1,23 @@
-"""Chat templates, rendered in jinja2's sandbox with what transformers gives them, and bounded in time and size."""
+"""Chat templates, rendered in a process of their own that the operating system bounds in time and memory.
+
+A template is a program from outside, and jinja2's sandbox keeps it from files, not from filling the memory. The process
+is started at the first chat and kept. The bound on memory is Linux's and other POSIX systems'; macOS and Windows have
+none that Python can set, and there the limits of time and length are all.
+"""
 
 from __future__ import annotations
 
-import datetime
 import json
-import re
-from collections.abc import Mapping
-from typing import Any, NoReturn
-
-from jinja2 import TemplateError, nodes
-from jinja2.ext import Extension
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from shardes.zoo.errors import CheckpointError
+from shardes.zoo.snapshot.chat_process import ask
 
 __all__ = ["render"]
 
-_MAX_LENGTH = 2**24
-_MAX_STEPS = 2**17
+_MAX_SOURCE = 2**20
+_MAX_SECONDS = 10.0
 
 
 def render(template: str, where: str, variables: Mapping[str, Any]) -> str:
@@ -27,84 +26,46 @@ def render(template: str, where: str, variables: Mapping[str, Any]) -> str:
     Args:
         template: its source.
         where: what errors call it.
-        variables: what it sees.
+        variables: what it sees: None, booleans, numbers and text, in lists and in dictionaries by text.
 
     Raises:
         CheckpointError: the template is not sound, refuses the variables, does what the sandbox forbids, takes more
-            than a hundred thousand steps, or makes more than 16 million characters.
+            than 10 seconds or 512 MiB, or makes more than 16 million characters.
+        TypeError: a variable holds something else than the above.
+        ValueError: a variable holds itself, or is nested too deeply.
+        ZooError: the process that renders cannot be started.
     """
-    environment = _Environment()
-    parts: list[str] = []
-    length = 0
+    if len(template) > _MAX_SOURCE:
+        raise CheckpointError(f"{where} has {len(template)} characters, and must have at most {_MAX_SOURCE}.")
+    given = {name: _plain(value, name) for name, value in variables.items()}
+    answer = ask({"template": template, "variables": given}, _MAX_SECONDS)
+    if "error" in answer:
+        error = answer["error"]
+        raise CheckpointError(f"{where} cannot be rendered: {error if error.isprintable() else repr(error)}")
+    return answer["text"]
+
+
+def _plain(value: Any, name: str) -> Any:
+    """The value as JSON can say it."""
     try:
-        for part in environment.from_string(template).generate(variables):
-            length += len(part)
-            if length > _MAX_LENGTH:
-                raise _TooMuch(f"it makes more than {_MAX_LENGTH} characters")
-            parts.append(part)
-    except (TemplateError, _TooMuch) as error:
-        raise CheckpointError(f"{where} cannot be rendered: {str(error)[:500]}") from None
-    except Exception as error:
-        # A template's mistakes surface as whatever Python makes of them.
-        raise CheckpointError(f"{where} cannot be rendered: {type(error).__name__}: {str(error)[:500]}") from None
-    return "".join(parts)
+        plain = _of_json(value, name)
+        json.dumps(plain)
+    except RecursionError:
+        raise ValueError(f"{name} holds itself or is nested too deeply, and must be plain data.") from None
+    return plain
 
 
-class _TooMuch(Exception):
-    """A template would take too long or too much memory."""
-
-
-class _Generation(Extension):
-    """The tag that marks what the assistant says, for training: here its body is rendered and no more."""
-
-    tags = {"generation"}  # noqa: RUF012
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset({"*", "**", "%", "+"})
-
-    def __init__(self) -> None:
-        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"])
-        self.filters["tojson"] = _to_json
-        self.globals["raise_exception"] = _raise_exception
-        self.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
-        self.steps = 0
-
-    def step(self) -> None:
-        self.steps += 1
-        if self.steps > _MAX_STEPS:
-            raise _TooMuch(f"it takes more than {_MAX_STEPS} steps")
-
-    def _generate(self, source: nodes.Template, *args: Any, **named: Any) -> str:
-        for node in source.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
-            call = nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None)
-            body: list[nodes.Node] = node.body  # type: ignore[attr-defined]
-            body.insert(0, nodes.ExprStmt(call, lineno=node.lineno))
-        return super()._generate(source, *args, **named)
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if operator == "**" and not all(isinstance(x, int | float) and abs(x) < 2**16 for x in (left, right)):
-            raise _TooMuch(f"{operator} has too large an operand")
-        sizes = [len(x) for x in (left, right) if isinstance(x, str | list | tuple)]
-        if operator == "*" and sizes:
-            sizes = [sizes[0] * (right if isinstance(right, int) else left if isinstance(left, int) else 1)]
-        if operator == "%" and isinstance(left, str) and re.search(r"\d{5}|\*", left):
-            raise _TooMuch("a format is too wide")
-        if sum(sizes) > _MAX_LENGTH:
-            raise _TooMuch(f"{operator} makes more than {_MAX_LENGTH} characters")
-        return super().call_binop(context, operator, left, right)
-
-
-def _to_json(
-    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
-) -> str:
-    # jinja2's own escapes what HTML would read.
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise TemplateError(message)
+def _of_json(value: Any, name: str) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"{name} has the key {key!r:.200}, and a chat template can read text keys only.")
+        return {key: _of_json(inner, f"{name}[{key!r:.50}]") for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [_of_json(inner, f"{name}[{i}]") for i, inner in enumerate(value)]
+    raise TypeError(
+        f"{name} is a {type(value).__name__}, and must be None, a boolean, a number, text, or a list or dictionary of "
+        "these, for a chat template to read it."
+    )

@@ -113,7 +113,9 @@ class Tokenizer:
             **variables: what else the template reads, such as `enable_thinking`.
 
         Raises:
-            CheckpointError: the checkpoint has no such template, or it refuses.
+            CheckpointError: the checkpoint has no such template, or it refuses, or takes too much.
+            TypeError: messages, tools or variables are not plain data: None, booleans, numbers and text, in lists and in
+                dictionaries by text.
         """
         from shardes.zoo.snapshot.chat import render
 
