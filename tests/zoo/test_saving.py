@@ -2,9 +2,12 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +16,7 @@ import pytest
 from safetensors import safe_open
 
 from shardes import zoo
+from shardes.zoo import saving
 from shardes.zoo.model import make_model
 
 from .snapshots import CHECKPOINTS, copy
@@ -160,32 +164,96 @@ def test_a_snapshot_is_replaced_and_nothing_else(model: zoo.Model, tmp_path: Pat
     assert (folder / "notes.txt").read_text() == "mine"
     with pytest.raises(zoo.ZooError, match="is not a folder"):
         zoo.save(model, model.params, folder / "notes.txt")
-    with pytest.raises(zoo.ZooError, match="cannot be written"):
+    with pytest.raises(zoo.ZooError, match="is not a folder, or lies in what is none"):
         zoo.save(model, model.params, folder / "notes.txt" / "below")
 
 
-@pytest.mark.parametrize("step", ["save_file", "rename"])
-def test_a_failure_leaves_what_was_there(
-    step: str, model: zoo.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_comes_while_a_snapshot_is_written_is_not_lost(
+    model: zoo.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = zoo.save(model, model.params, tmp_path / "saved")
+    write = saving._write
+
+    def write_while_notes_come(*arguments: Any) -> None:
+        write(*arguments)
+        (folder / "notes.txt").write_text("mine")
+
+    monkeypatch.setattr(saving, "_write", write_while_notes_come)
+    with pytest.raises(zoo.ZooError, match=r"holds notes\.txt, which is of no snapshot"):
+        zoo.save(model, model.params, folder)
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_failure_leaves_what_was_there(model: zoo.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = zoo.save(model, model.params, tmp_path / "saved")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    if step == "save_file":
-        monkeypatch.setattr("safetensors.numpy.save_file", fail)
-    else:
-        rename = Path.rename
-        monkeypatch.setattr(
-            Path, "rename", lambda self, to: fail() if self.name.endswith(".partial") else rename(self, to)
-        )
+    monkeypatch.setattr("safetensors.numpy.save_file", fail)
     with pytest.raises(zoo.ZooError, match="cannot be written: No space left on device"):
         zoo.save(model, jax.tree.map(jnp.zeros_like, model.params), folder)
-    monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+SAVE_AND_SAVE = """
+import sys
+import jax
+from shardes import zoo
+model = zoo.load(sys.argv[1])
+other = jax.tree.map(lambda leaf: 2 * leaf, model.params)
+while True:
+    zoo.save(model, other, sys.argv[2], max_shard_size=50_000)
+    print("saved", flush=True)
+    zoo.save(model, model.params, sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+def test_a_kill_leaves_the_old_or_the_new_snapshot(model: zoo.Model, tmp_path: Path) -> None:
+    """Ten times two savers to one folder, each killed at a random moment after its first save."""
+    folder = tmp_path / "saved"
+    rng = random.Random(0)
+    states = {np.asarray(scale * model.params["embed"]).tobytes() for scale in (1, 2)}
+    for _ in range(10):
+        command = [sys.executable, "-c", SAVE_AND_SAVE, str(FOLDER), str(folder)]
+        savers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+        saved = [saver.stdout is not None and saver.stdout.readline() for saver in savers]
+        for saver in savers:
+            time.sleep(rng.uniform(0, 0.1))
+            saver.kill()
+            saver.communicate()
+        assert saved == [b"saved\n"] * 2
+        assert np.asarray(zoo.load(folder).params["embed"]).tobytes() in states
+    zoo.save(model, model.params, folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+@pytest.mark.parametrize("folder", [".", "", "..", "new/..", "../work/", "/"])
+def test_the_working_directory_is_not_replaced(
+    folder: str, model: zoo.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    with pytest.raises(zoo.ZooError, match=r"is or holds the working directory, .* Choose a folder in it"):
+        zoo.save(model, model.params, folder)
+
+
+@pytest.mark.parametrize("folder", ["saved/", "new/../saved", "../work/./saved", "link"])
+def test_a_folder_by_another_name(
+    folder: str, model: zoo.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "link").symlink_to("saved")
+    monkeypatch.chdir(work)
+    for _ in range(2):
+        assert zoo.save(model, model.params, folder) == work / "saved"
+        same(zoo.load(work / "saved").params, model.params)
+    assert sorted(path.name for path in work.iterdir()) == ["link", "saved"]
 
 
 def test_a_shard_has_a_size(model: zoo.Model, tmp_path: Path) -> None:

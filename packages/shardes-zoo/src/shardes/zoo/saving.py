@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 from shardes.zoo.errors import ZooError
 from shardes.zoo.model import Model
+from shardes.zoo.replacing import replacing
 from shardes.zoo.snapshot.tensors import leaf_of
 from shardes.zoo.snapshot.weights import INDEX, SINGLE, SMALL
 
@@ -37,17 +37,19 @@ def save(
 ) -> Path:
     """Write a snapshot: config.json, generation_config.json, safetensors and the tokenizer's files.
 
-    The snapshot is written beside the folder and then takes its place, so that there is never half of one. In a run of
-    many processes, call it in one. The files' metadata and `base` in `model.source` say what the model came from.
+    The snapshot is written beside the folder and then takes its place, so that the folder holds the old or the new one
+    whole, even after a kill. Of savers to one folder at once the last one wins; in a run of many processes, call it in
+    one. The files' metadata and `base` in `model.source` say what the model came from.
 
     Args:
         model: what the params are of.
         params: with the structure and shapes of `model.params`, each leaf in float32, bfloat16 or float16.
-        folder: a new one, an empty one, or one that holds a snapshot and nothing else, which is replaced.
+        folder: a new one, an empty one, or one that holds a snapshot and nothing else, which is replaced; not the
+            working directory.
         max_shard_size: bytes; weights of more are split over files of at most as many, with an index.
 
     Returns:
-        The folder.
+        The folder, without links in its path.
 
     Raises:
         ZooError: the params are not those of the model, or the folder cannot be written.
@@ -58,18 +60,17 @@ def save(
     from safetensors import SafetensorError
 
     leaves = _check(model, params)
-    target = Path(folder).absolute()
-    _check_target(target)
-    new = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}.partial"
+    target = Path(folder)
     try:
-        new.mkdir(parents=True)
-        _write(model, leaves, new, max_shard_size)
-        _replace(new, target)
+        target = Path(os.path.realpath(folder))
+        _check_target(target)
+        with replacing(target) as new:
+            _write(model, leaves, new, max_shard_size)
+            # What has come while the new one was written must not be lost either.
+            _check_target(target)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ZooError(f"{target} cannot be written: {reason}. Choose another folder.") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
     return target
 
 
@@ -97,20 +98,31 @@ def _check(model: Model, params: Any) -> dict[tuple[str, ...], Array]:
 
 
 def _check_target(target: Path) -> None:
-    if not os.path.lexists(target):
+    if _holds_the_working_directory(target):
+        raise ZooError(f"{target} is or holds the working directory, and would be replaced. Choose a folder in it.")
+    try:
+        # A listing knows the kinds: another saver may replace the folder meanwhile.
+        with os.scandir(target) as entries:
+            foreign = sorted(entry.name for entry in entries if not (_is_of_a_snapshot(entry.name) and entry.is_file()))
+    except FileNotFoundError:
         return
-    if target.is_symlink() or not target.is_dir():
-        raise ZooError(f"{target} is not a folder. Choose another.")
-    foreign = sorted(path.name for path in target.iterdir() if not _is_of_a_snapshot(path))
+    except NotADirectoryError:
+        raise ZooError(f"{target} is not a folder, or lies in what is none. Choose another.") from None
     if foreign:
         raise ZooError(
             f"{target} holds {foreign[0]}, which is of no snapshot and would be lost. Choose another folder."
         )
 
 
-def _is_of_a_snapshot(path: Path) -> bool:
-    weights = path.name in (SINGLE, INDEX) or re.fullmatch(r"model-\d{5}-of-\d{5}\.safetensors", path.name)
-    return path.is_file() and (path.name in SMALL or bool(weights))
+def _holds_the_working_directory(target: Path) -> bool:
+    try:
+        return Path.cwd().is_relative_to(target)
+    except FileNotFoundError:
+        return False
+
+
+def _is_of_a_snapshot(name: str) -> bool:
+    return name in (SINGLE, INDEX, *SMALL) or re.fullmatch(r"model-\d{5}-of-\d{5}\.safetensors", name) is not None
 
 
 def _write(model: Model, leaves: Mapping[tuple[str, ...], Array], folder: Path, max_shard_size: int) -> None:
@@ -124,6 +136,9 @@ def _write(model: Model, leaves: Mapping[tuple[str, ...], Array], folder: Path, 
     for name, content in (model.tokenizer.files if model.tokenizer is not None else {}).items():
         (folder / name).write_bytes(content.encode())
     _write_weights(model, leaves, folder, max_shard_size)
+    for path in folder.glob("*.safetensors"):
+        # safetensors writes files that only their owner can read.
+        shutil.copymode(folder / "config.json", path)
 
 
 def _write_weights(model: Model, leaves: Mapping[tuple[str, ...], Array], folder: Path, max_shard_size: int) -> None:
@@ -173,25 +188,3 @@ def _main_dtype(leaves: Mapping[tuple[str, ...], Array]) -> str:
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
-def _replace(new: Path, target: Path) -> None:
-    for path in new.iterdir():
-        # safetensors writes files that only their owner can read.
-        shutil.copymode(new / "config.json", path)
-        with open(path, "rb+") as file:
-            os.fsync(file.fileno())
-    old = None
-    if target.exists() and any(target.iterdir()):
-        old = target.parent / f"{new.name}.old"
-        target.rename(old)
-    elif target.exists():
-        target.rmdir()
-    try:
-        new.rename(target)
-    except OSError:
-        if old is not None:
-            old.rename(target)
-        raise
-    if old is not None:
-        shutil.rmtree(old)
