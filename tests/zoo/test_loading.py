@@ -1,6 +1,8 @@
 """What `zoo.load` takes for a name, how it reads, and what it gives."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -239,3 +241,54 @@ def test_half_of_a_surrogate_pair_is_no_token(tmp_path: Path) -> None:
     (tmp_path / "model" / "tokenizer_config.json").write_text('{"eos_token": "\\ud800"}')
     with pytest.raises(zoo.CheckpointError, match=r"eos_token is .*, and must be a string"):
         zoo.load(tmp_path / "model")
+
+
+JSON = {
+    "twice": ('{"a": 1, "model_type": "qwen2", "a": 2}', "names a twice, and must name everything once"),
+    "twice below": ('{"model_type": "llama", "rope_scaling": {"b": 1, "b": 1}}', "names b twice"),
+    "utf-16": ("{}".encode("utf-16"), "is not UTF-8"),
+    "utf-32": ("{}".encode("utf-32"), "is not UTF-8"),
+    "utf-16 without a mark": ("{}".encode("utf-16-le"), "is not JSON"),
+    "a byte order mark": ("{}".encode("utf-8-sig"), "begins with a byte order mark, and must be UTF-8 without one"),
+    "a list": ("[]", "holds a list, and must hold an object"),
+    "nothing": ("", "is not JSON"),
+    "deep": ("[" * 10**6, "is not JSON"),
+}
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json", "an index"])
+@pytest.mark.parametrize("fault", JSON)
+def test_json_that_has_more_than_one_meaning_or_none_is_refused(name: str, fault: str, tmp_path: Path) -> None:
+    index = name == "an index"
+    folder = copy(CHECKPOINTS / ("qwen2-tiny-untied-sharded" if index else "qwen2-tiny-tied"), tmp_path / "snapshot")
+    file = folder / ("model.safetensors.index.json" if index else name)
+    content, message = JSON[fault]
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(zoo.CheckpointError, match=f"{file.name} {message}"):
+        zoo.load(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_file_that_cannot_be_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = copy(CHECKPOINTS / "qwen2-tiny-tied", tmp_path / "snapshot")
+    opened = os.open
+
+    def refuse(path: Path, *arguments: int) -> int:
+        if Path(path).name == name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(path, *arguments)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(zoo.CheckpointError, match=f"{name} in .* cannot be read: Permission denied. See to its perm"):
+        zoo.load(folder)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_cannot_be_searched(tmp_path: Path) -> None:
+    folder = copy(CHECKPOINTS / "qwen2-tiny-tied", tmp_path / "snapshot")
+    folder.chmod(0o600)
+    try:
+        with pytest.raises(zoo.CheckpointError, match=r"config\.json in .* cannot be read: Permission denied"):
+            zoo.load(folder)
+    finally:
+        folder.chmod(0o700)

@@ -1,11 +1,9 @@
-"""The fields of a JSON file that came from outside, each checked as it is read."""
+"""The fields of a JSON object that came from outside, each checked as it is read."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from shardes.zoo.errors import CheckpointError
@@ -15,7 +13,6 @@ __all__ = ["REQUIRED", "Fields"]
 REQUIRED: Any = object()
 """The default of a field that has none."""
 
-_MAX_BYTES = 2**26
 _LARGEST = 2**31 - 1
 
 
@@ -28,23 +25,6 @@ class Fields:
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         self.values = dict(values)
         self.where = where
-
-    @classmethod
-    def of_file(cls, path: Path) -> Fields:
-        """The object in a JSON file of at most 64 MiB; errors name the file by its last part."""
-        try:
-            if path.stat().st_size > _MAX_BYTES:
-                raise CheckpointError(
-                    f"{path.name} has {path.stat().st_size} bytes, and must have at most {_MAX_BYTES}."
-                )
-            values = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            raise CheckpointError(f"{path.name} is not in {path.parent}, and is required.") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise CheckpointError(f"{path.name} is not JSON: {error}. Get the file again.") from None
-        if not isinstance(values, dict):
-            raise CheckpointError(f"{path.name} holds a {type(values).__name__}, and must hold an object.")
-        return cls(values, path.name)
 
     def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None

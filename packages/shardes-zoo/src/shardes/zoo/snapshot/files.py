@@ -6,19 +6,24 @@ cache that its repositories share: these links are followed, any other that lead
 
 from __future__ import annotations
 
+import codecs
+import json
 import os
 import re
 import stat
+from collections import Counter
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from shardes.zoo.errors import CheckpointError
 from shardes.zoo.fields import Fields
 
-__all__ = ["is_plain", "locate", "open_binary", "read_fields", "read_text", "shown"]
+__all__ = ["is_plain", "locate", "open_binary", "parse_object", "read_fields", "read_text", "shown"]
 
 # No separator, no drive, no name of a folder, and nothing that a glob would expand.
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+_MAX_JSON = 2**26
 
 
 def is_plain(name: object) -> bool:
@@ -40,8 +45,12 @@ def locate(folder: Path, name: str) -> Path:
     path = folder / name
     if not is_plain(name):
         raise CheckpointError(f"{shown(name)} is not the name of a file of {folder}, and must have no path in it.")
-    if not path.is_symlink() and not path.exists():
-        raise CheckpointError(f"{name} is not in {folder}, and is required.")
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        raise CheckpointError(f"{name} is not in {folder}, and is required.") from None
+    except OSError as error:
+        raise _unreadable(folder, name, error) from None
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(root) for root in _roots(folder)):
         raise CheckpointError(
@@ -61,7 +70,7 @@ def open_binary(folder: Path, name: str) -> FileIO:
         # What became a pipe since must not block.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
-        raise CheckpointError(f"{name} in {folder} cannot be opened: {error.strerror}.") from None
+        raise _unreadable(folder, name, error) from None
     file = os.fdopen(descriptor, "rb", buffering=0)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         file.close()
@@ -70,25 +79,66 @@ def open_binary(folder: Path, name: str) -> FileIO:
 
 
 def read_fields(folder: Path, name: str, required: bool = False) -> Fields:
-    """The object in a JSON file of the folder, an empty one where there is no such file and none is required."""
+    """The object in a JSON file of the folder, an empty one where there is no such file and none is required.
+
+    Raises:
+        CheckpointError: as `locate` and `parse_object` do, or the file has more than 64 MiB.
+    """
     if not required and not os.path.lexists(folder / name):
         return Fields({}, name)
-    return Fields.of_file(locate(folder, name))
+    return Fields(parse_object(_content(folder, name, _MAX_JSON), name), name)
 
 
 def read_text(folder: Path, name: str, most: int) -> str | None:
     """The text of a UTF-8 file of at most `most` bytes, None where there is no such file."""
-    if not os.path.lexists(folder / name):
-        return None
+    return _decoded(_content(folder, name, most), name) if os.path.lexists(folder / name) else None
+
+
+def parse_object(content: bytes, where: str) -> dict[str, Any]:
+    """The object that bytes of JSON say, which errors call `where`.
+
+    Raises:
+        CheckpointError: not UTF-8, not JSON, not an object, or an object in it that names something twice.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
+            raise CheckpointError(f"{where} names {shown(twice)} twice, and must name everything once.")
+        return found
+
+    if content.startswith(codecs.BOM_UTF8):
+        raise CheckpointError(f"{where} begins with a byte order mark, and must be UTF-8 without one. Save it so.")
+    try:
+        values = json.loads(_decoded(content, where), object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{where} is not JSON: {str(error)[:200]}. Get the file again.") from None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{where} holds a {type(values).__name__}, and must hold an object.")
+    return values
+
+
+def _content(folder: Path, name: str, most: int) -> bytes:
     with open_binary(folder, name) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise CheckpointError(f"{name} has {size} bytes, and must have at most {most}.")
-        content = _read_all(file, size)
+        try:
+            return _read_all(file, size)
+        except OSError as error:
+            raise _unreadable(folder, name, error) from None
+
+
+def _decoded(content: bytes, where: str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"{name} is not UTF-8: {error}. Get the file again.") from None
+        raise CheckpointError(f"{where} is not UTF-8: {error}. Get the file again.") from None
+
+
+def _unreadable(folder: Path, name: str, error: OSError) -> CheckpointError:
+    return CheckpointError(f"{name} in {folder} cannot be read: {error.strerror}. See to its permissions and its disk.")
 
 
 def _read_all(file: FileIO, size: int) -> bytes:

@@ -7,7 +7,6 @@ The format: 8 bytes of length, that many bytes of JSON, then the tensors without
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from io import FileIO
 from typing import Any
 
 from shardes.zoo.errors import CheckpointError
-from shardes.zoo.snapshot.files import shown
+from shardes.zoo.snapshot.files import parse_object, shown
 
 __all__ = ["Entry", "Header", "read_header"]
 
@@ -70,7 +69,7 @@ def read_header(file: FileIO, name: str) -> Header:
         )
     if length > _MAX_HEADER:
         raise CheckpointError(f"{name}: the header's length is {length}, and must be at most {_MAX_HEADER}.")
-    values = _parse(file.read(length), name)
+    values = parse_object(file.read(length), f"{name}: the header")
     metadata = values.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise CheckpointError(f"{name}: __metadata__ is {shown(metadata)}, and must be an object of strings.")
@@ -78,24 +77,6 @@ def read_header(file: FileIO, name: str) -> Header:
     entries = {key: _entry(name, key, value, begin, total - begin) for key, value in values.items()}
     _check_layout(name, entries, begin, total)
     return Header(entries, metadata)
-
-
-def _parse(content: bytes, name: str) -> dict[str, Any]:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            seen: set[str] = set()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise CheckpointError(f"{name}: the header names {shown(twice)} twice, and must name everything once.")
-        return found
-
-    try:
-        values = json.loads(content.decode("utf-8"), object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{name}: the header is not JSON: {str(error)[:200]}. Get the file again.") from None
-    if not isinstance(values, dict):
-        raise CheckpointError(f"{name}: the header is a {type(values).__name__}, and must be an object of tensors.")
-    return values
 
 
 def _entry(file: str, name: str, value: Any, begin: int, available: int) -> Entry:
