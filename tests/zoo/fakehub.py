@@ -143,6 +143,9 @@ class Handler(BaseHTTPRequestHandler):
             self.large_file(found[1])
         elif found := BATCH.fullmatch(path):
             self.batch()
+        elif path == "/api/agent-harnesses":
+            # The client asks for these once a day.
+            self.send(200, {"standardEnvVars": [], "harnesses": {}})
         elif path == "/api/repos/create":
             self.create()
         elif found := UPLOAD.fullmatch(path):

@@ -6,7 +6,6 @@ Run as a script, in a process of its own, since the client reads the address of 
 """
 
 import contextlib
-import errno
 import json
 import os
 import shutil
@@ -341,7 +340,7 @@ def hostile_commit(scene: Scene) -> Any:
 
 
 def stalled(scene: Scene) -> Any:
-    from shardes.zoo.hub import fetching as hub
+    from shardes.zoo.hub import downloading as hub
 
     patience, hub._PATIENCE = hub._PATIENCE, 0.5
     ended = threading.Event()
@@ -368,17 +367,24 @@ def no_room(scene: Scene) -> Any:
         shutil.disk_usage = usage
 
 
+FULL = """
+import errno, os
+import huggingface_hub.file_download as client
+def write(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+client.http_get = write
+"""
+
+
 def disk_full(scene: Scene) -> Any:
-    import huggingface_hub.file_download as client
-
-    def write(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    http_get, client.http_get = client.http_get, write
+    """Of the process that writes, which runs this file first."""
+    (scene.cache / "site").mkdir(parents=True, exist_ok=True)
+    (scene.cache / "site" / "sitecustomize.py").write_text(FULL)
+    os.environ["PYTHONPATH"] = str(scene.cache / "site")
     try:
         return scene.load("org/full")
     finally:
-        client.http_get = http_get
+        del os.environ["PYTHONPATH"]
 
 
 def read_only(scene: Scene) -> Any:

@@ -142,7 +142,7 @@ REFUSALS = {
     "no_room": ("bytes are to be downloaded", "room for 1000", "cache_dir="),
     "disk_full": ("the disk is full", "cache_dir="),
     "read_only": ("org/full: ",),
-    "stalled": ("does not answer the request", "no answer in 0.5 seconds"),
+    "stalled": ("does not answer the request", "no progress in 0.5 seconds"),
     "broken_off": ("does not answer the download of",),
 }
 

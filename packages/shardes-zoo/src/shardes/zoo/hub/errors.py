@@ -4,91 +4,93 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Sequence
+from typing import Any
 
 from shardes.zoo.errors import HubError
 
-__all__ = ["explain", "is_unreachable"]
+__all__ = ["Unreachable", "explain", "warn"]
+
+_ZOO = os.path.dirname(os.path.dirname(__file__))
 
 
-def is_unreachable(error: BaseException) -> bool:
-    """Whether the Hub did not answer, or answered that it is out of order."""
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-
-    for cause in _causes(error):
-        if isinstance(cause, HfHubHTTPError):
-            return bool(cause.response.status_code >= 500)
-        # The client's own errors of transport, by name: which library it sends requests with is its affair.
-        names = {kind.__name__ for kind in type(cause).__mro__}
-        if "TransportError" in names or isinstance(cause, OfflineModeIsEnabled | TimeoutError):
-            return True
-    return False
+class Unreachable(HubError):
+    """The Hub does not answer, or answers that it is out of order."""
 
 
-def explain(error: BaseException, repo_id: str, revision: str | None, token: bool, doing: str) -> HubError:
+def explain(
+    causes: Sequence[dict[str, Any]], repo_id: str, revision: str | None, token: bool, doing: str, cache: str = ""
+) -> HubError:
     """The error of the client, or of the disk, as a HubError.
 
     Args:
-        error: what was raised.
+        causes: the error and what it came from, by `shardes.zoo.hub.worker.causes`.
         repo_id: the repository.
         revision: what was asked for.
         token: whether a token was sent.
         doing: what failed, such as "download of config.json".
+        cache: where files are written, by default the Hub's cache.
     """
-    from huggingface_hub import constants, errors
+    from huggingface_hub import constants
 
     page = f"{constants.ENDPOINT}/{repo_id}"
     how = "pass token=, set HF_TOKEN, or run `hf auth login`"
-    for cause in _causes(error):
-        if isinstance(cause, errors.GatedRepoError):
+    room = f"in {cache or constants.HF_HUB_CACHE}, or choose another folder by cache_dir= or HF_HOME"
+    for cause in causes:
+        kinds, text, status = cause["kinds"], cause["text"], cause["status"]
+        if "Refused" in kinds:
+            kind = Unreachable if status == 503 else HubError
+            what = f"{repo_id}: the Hub at {constants.ENDPOINT} {text} ({doing})."
+            return kind(f"{what} {'Try again then' if status else 'Nothing of it is kept. Try another network'}.")
+        if "GatedRepoError" in kinds:
             then = "with an account that has access" if token else f"then {how}"
             return HubError(f"{repo_id} is gated: its files need an accepted licence. Accept it on {page}, {then}.")
-        if isinstance(cause, errors.RevisionNotFoundError):
+        if "RevisionNotFoundError" in kinds:
             return HubError(f"{repo_id} has no revision {revision}. Choose a branch, tag or commit listed on {page}.")
-        if isinstance(cause, errors.RepositoryNotFoundError):
+        if "RepositoryNotFoundError" in kinds:
             if token:
                 return HubError(f"{repo_id} does not exist, or the token has no access to it. Check both on {page}.")
             return HubError(f"{repo_id} does not exist, or is private. Check its name; if it is private, {how}.")
-        if isinstance(cause, errors.DisabledRepoError):
+        if "DisabledRepoError" in kinds:
             return HubError(f"{repo_id} has been disabled on the Hub. Choose another repository.")
-        if isinstance(cause, errors.HFValidationError):
+        if "HFValidationError" in kinds:
             return HubError(f"{repo_id} is not the id of a repository, which is owner/name.")
-        if isinstance(cause, errors.HfHubHTTPError) and cause.response.status_code in (401, 403):
+        if "HfHubHTTPError" in kinds and status in (401, 403):
             return HubError(
-                f"{repo_id}: the Hub refused the {doing}: {_line(cause.server_message or cause)}. The token is not "
-                f"valid or does not allow this; {how}."
+                f"{repo_id}: the Hub refused the {doing}: {_line(cause['said'] or text)}. The token is not valid or "
+                f"does not allow this; {how}."
             )
-        if isinstance(cause, errors.HfHubHTTPError) and cause.response.status_code == 429:
+        if "HfHubHTTPError" in kinds and status == 429:
             return HubError(f"{repo_id}: the Hub has had too many requests. Wait some minutes, or {how}.")
-        if getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in str(cause):
+        if cause["errno"] in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in text:
+            return HubError(f"{repo_id}: the disk is full ({doing}). Make room {room}.")
+        if "PermissionError" in kinds:
+            return HubError(f"{repo_id}: {cause['filename']} may not be written ({doing}). Allow it {room}.")
+        if "OSError" in kinds and "Consistency check failed" in text:
             return HubError(
-                f"{repo_id}: the disk is full ({doing}). Make room in {constants.HF_HUB_CACHE}, or choose another "
-                "folder by cache_dir= or HF_HOME."
-            )
-        if isinstance(cause, PermissionError):
-            return HubError(
-                f"{repo_id}: {cause.filename} may not be written ({doing}). Choose another folder by cache_dir= or "
-                "HF_HOME."
-            )
-        if isinstance(cause, OSError) and "Consistency check failed" in str(cause):
-            return HubError(
-                f"{repo_id}: the {doing} was cut short: {_line(cause).removeprefix('Consistency check failed: ')} "
+                f"{repo_id}: the {doing} was cut short: {_line(text).removeprefix('Consistency check failed: ')} "
                 "Nothing of it is kept. Try again."
             )
-    if is_unreachable(error):
-        return HubError(
-            f"{repo_id}: the Hub at {constants.ENDPOINT} does not answer the {doing}: {_line(error)}. Check the "
-            "network and HF_ENDPOINT, and try again."
+    if any(_is_unreachable(cause) for cause in causes):
+        return Unreachable(
+            f"{repo_id}: the Hub at {constants.ENDPOINT} does not answer the {doing}: {_line(causes[0]['text'])}. "
+            "Check the network and HF_ENDPOINT, and try again."
         )
-    return HubError(f"{repo_id}: the {doing} failed: {type(error).__name__}: {_line(error)}")
+    return HubError(f"{repo_id}: the {doing} failed: {causes[0]['kinds'][0]}: {_line(causes[0]['text'])}")
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
+def warn(message: str) -> None:
+    """Warn of a line outside of the zoo."""
+    warnings.warn(message, skip_file_prefixes=(_ZOO,))
 
 
-def _line(error: object) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+def _is_unreachable(cause: dict[str, Any]) -> bool:
+    # TransportError is of the library that the client sends requests with.
+    kinds = {"TransportError", "TimeoutError", "OfflineModeIsEnabled"}
+    return (cause["status"] or 0) >= 500 or not kinds.isdisjoint(cause["kinds"])
+
+
+def _line(text: str) -> str:
+    lines = text.strip().splitlines() or ["it does not say why"]
     return lines[0][:300].rstrip(".") if len(lines) == 1 else f"{lines[0][:300]}"

@@ -12,6 +12,10 @@ from shardes.zoo.saving import save
 
 __all__ = ["push"]
 
+# Seconds that the Hub has to answer, and that an upload may stand still: hashes are computed, and checked, in silence.
+_PATIENCE = 60.0
+_PATIENCE_UPLOAD = 600.0
+
 
 def push(
     model: Model,
@@ -46,30 +50,34 @@ def push(
         HubError: the Hub cannot be reached or refuses.
         ZooError: the params are not those of the model.
     """
-    from huggingface_hub import HfApi, get_token
+    from huggingface_hub import constants
 
+    from shardes.zoo.hub.client import Client, Failure, resolve_token
     from shardes.zoo.hub.errors import explain
 
-    api = HfApi(token=token, library_name="shardes-zoo")
+    if constants.is_offline_mode():
+        raise HubError(f"{repo_id} cannot be pushed to with HF_HUB_OFFLINE. Unset it.")
+    token = resolve_token(token)
     with tempfile.TemporaryDirectory(prefix="shardes-push-") as temporary:
         folder = save(model, params, Path(temporary) / "snapshot", max_shard_size=max_shard_size)
         doing = "creation of the repository"
         try:
-            api.create_repo(repo_id, private=private, exist_ok=True)
-            if revision is not None:
-                doing = f"creation of {revision}"
-                api.create_branch(repo_id, branch=revision, exist_ok=True)
-            doing = "upload"
-            commit = api.upload_folder(
-                repo_id=repo_id,
-                folder_path=folder,
-                revision=revision,
-                commit_message=commit_message or f"Upload {model.architecture.model_type} model with shardes-zoo",
-                delete_patterns=["*.safetensors", "*.safetensors.index.json"],
-            )
-        except HubError:
-            raise
-        except Exception as error:
-            sent = bool(token or (token is None and get_token()))
-            raise explain(error, repo_id, revision, sent, doing) from error
-    return str(commit.oid)
+            with Client() as client:
+                client.call("create", token, _PATIENCE, repo_id=repo_id, private=private)
+                if revision is not None:
+                    doing = f"creation of {revision}"
+                    client.call("branch", token, _PATIENCE, repo_id=repo_id, revision=revision)
+                doing = "upload"
+                commit = client.call(
+                    "upload",
+                    token,
+                    _PATIENCE_UPLOAD,
+                    repo_id=repo_id,
+                    folder_path=str(folder),
+                    revision=revision,
+                    commit_message=commit_message or f"Upload {model.architecture.model_type} model with shardes-zoo",
+                    delete_patterns=["*.safetensors", "*.safetensors.index.json"],
+                )
+        except Failure as failure:
+            raise explain(failure.causes, repo_id, revision, bool(token), doing) from failure
+    return str(commit)
