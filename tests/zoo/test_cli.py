@@ -1,14 +1,17 @@
 """The command `shardes-zoo`: what it prints, for people and for programs, and how it exits."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 from typer.testing import CliRunner
 
 from shardes import zoo
+from shardes.zoo import commands
 from shardes.zoo.commands import app
 
 from .snapshots import BAD, CHECKPOINTS
@@ -35,8 +38,38 @@ def test_list() -> None:
     assert entries[1]["parameters"] == 494_032_768
 
 
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [
+        (40, "licence, repository, architecture"),
+        (80, "repository, architecture"),
+        (120, "architecture"),
+        (200, None),
+        (None, None),
+    ],
+)
+def test_list_shows_the_columns_that_fit_a_terminal_and_a_program_all(
+    width: int | None, left_out: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width or 40))
+    monkeypatch.setattr(commands, "_is_a_terminal", lambda: width is not None)
+    found = run("list")
+    lines = found.stdout.splitlines()
+    assert len(lines) == 1 + len(zoo.names())
+    assert max(map(len, lines)) <= (width or 200)
+    assert "\u2026" not in found.stdout
+    assert found.stderr == (f"The terminal is too narrow for: {left_out}.\n" if left_out else "")
+    whole = "qwen2.5-3b-instruct 3,085,938,688 Qwen Research License Qwen/Qwen2.5-3B-Instruct qwen2"
+    shown = next(line for line in lines if line.startswith("qwen2.5-3b-instruct"))
+    assert whole.startswith(" ".join(shown.split()))
+    assert (left_out is None) == (whole == " ".join(shown.split()))
+
+
 def test_info() -> None:
     assert "494,032,768" in result("info", "qwen2.5-0.5b")
+    bundled = result("info", "byte-transformer")
+    assert "none, the model comes with the package" in bundled
+    assert "revision" not in bundled
     entry = json.loads(result("info", "qwen2.5-0.5b", "--json"))
     assert entry["repo_id"] == "Qwen/Qwen2.5-0.5B"
     assert entry["revision"] == "main"
@@ -77,6 +110,8 @@ def test_generate() -> None:
         (("generate", str(BAD / "config-missing"), "Hi"), "config.json is not in"),
         (("generate", str(BAD / "good-base"), "Hi"), "has no tokenizer"),
         (("generate", FOLDER, ""), "The prompt has no tokens"),
+        (("generate", FOLDER, "Hi", "--max-new-tokens", str(10**30)), "max_new_tokens is 1000"),
+        (("generate", FOLDER, "Hi", "--temperature", "inf"), "temperature is inf, and must be a number"),
     ],
 )
 def test_errors_are_plain(arguments: tuple[str, ...], message: str) -> None:
@@ -88,12 +123,34 @@ def test_errors_are_plain(arguments: tuple[str, ...], message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory.\nA trace"),
+            "RESOURCE_EXHAUSTED: Out of memory.",
+        ),
+        (MemoryError(), "MemoryError"),
+        (TypeError("[bold] is no number"), "[bold] is no number"),
+    ],
+)
+def test_errors_of_a_computation_are_plain(error: Exception, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(zoo.Model, "generate", fail)
+    found = run("generate", FOLDER, "Hi")
+    assert (found.exit_code, found.stderr) == (1, f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ("nothing",),
         ("info",),
         ("generate", FOLDER, "Hi", "--dtype", "int8"),
         ("generate", FOLDER, "Hi", "--top-p", "2"),
+        ("generate", FOLDER, "Hi", "--seed", "-1"),
+        ("generate", FOLDER, "Hi", "--seed", str(10**30)),
     ],
 )
 def test_wrong_usage(arguments: tuple[str, ...]) -> None:
@@ -114,6 +171,45 @@ def test_the_installed_command() -> None:
     assert found.returncode == 1
     assert found.stderr.startswith("error: ")
     assert "Traceback" not in found.stderr
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_ends_the_command_in_silence() -> None:
+    command = Path(sys.executable).with_name("shardes-zoo")
+    for arguments in (["list"], ["info", "qwen2.5-3b", "--json"]):
+        with subprocess.Popen([command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()
+            assert process.stderr.read() == b""
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+from shardes.zoo import Model, cli
+place, folder = sys.argv[1:]
+def interrupt(*_, **__):
+    os.kill(os.getpid(), signal.SIGINT)
+    while place == "computing":
+        pass
+if place == "computing":
+    Model.generate = interrupt
+else:
+    from shardes.zoo import loading
+    loading.load = interrupt
+sys.argv = ["shardes-zoo", "generate", folder, "Hi"]
+cli.main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize(("place", "code"), [("loading", 130), ("computing", -signal.SIGINT)])
+def test_ctrl_c(place: str, code: int) -> None:
+    """A shell calls both 130."""
+    command = [sys.executable, "-c", INTERRUPTED, place, FOLDER]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stdout, found.stderr) == (code, "", "")
 
 
 WITHOUT = """

@@ -103,7 +103,7 @@ def test_licences() -> None:
 
 def test_entries_are_of_architectures_of_the_zoo() -> None:
     assert {entry.architecture for entry in MODELS} <= {architecture.model_type for architecture in ARCHITECTURES}
-    assert {entry.revision for entry in MODELS} == {"main"}
+    assert {(entry.bundled, entry.revision) for entry in MODELS} == {(True, None), (False, "main")}
 
 
 @pytest.mark.parametrize("family", sorted({entry.family for entry in MODELS if not entry.bundled}))
@@ -131,5 +131,5 @@ def test_info() -> None:
 def test_a_name_that_is_not_there_brings_those_near() -> None:
     with pytest.raises(zoo.ZooError, match=r"'qwen2-0.5b' is not the name .* Near it: qwen2\.5-0\.5b"):
         zoo.info("qwen2-0.5b")
-    with pytest.raises(zoo.ZooError, match=r"zoo\.names\(\) has them all"):
+    with pytest.raises(zoo.ZooError, match=r"zoo\.names\(\), or shardes-zoo list, has them all"):
         zoo.info("?")

@@ -9,10 +9,13 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command; exits with 0, with 1 for what a ZooError says, and with 2 for wrong usage."""
+    """Run the command; exits with 0, with 1 for an error, with 2 for wrong usage, and with 130 after Ctrl-C."""
     if any(importlib.util.find_spec(name) is None for name in ("typer", "rich")):
         print("shardes-zoo: its command line needs more: pip install 'shardes-zoo[cli]'", file=sys.stderr)
         sys.exit(2)
-    from shardes.zoo.commands import app
+    try:
+        from shardes.zoo.commands import app
 
-    app()
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import rich.console
 import rich.markup
-import rich.table
 import typer
 
 from shardes.zoo.errors import ZooError
@@ -42,12 +45,11 @@ def list_models(as_json: AsJson = False) -> None:
     if as_json:
         _print_json([_entry(entry) for entry in MODELS])
         return
-    table = rich.table.Table(box=None, pad_edge=False)
-    for title in ("name", "architecture", "parameters", "licence", "repository"):
-        table.add_column(title, justify="right" if title == "parameters" else "left", no_wrap=title == "name")
-    for entry in MODELS:
-        table.add_row(entry.name, entry.architecture, _count(entry), entry.licence, entry.repo_id or "bundled")
-    rich.console.Console().print(table)
+    rows = [
+        (entry.name, f"{entry.parameters:,}", entry.licence, entry.repo_id or "bundled", entry.architecture)
+        for entry in MODELS
+    ]
+    _print_table(("name", "parameters", "licence", "repository", "architecture"), rows, right="parameters")
 
 
 @app.command("info")
@@ -58,8 +60,11 @@ def show_info(name: Annotated[str, typer.Argument(help="A name that `list` shows
     if as_json:
         _print_json(_entry(entry))
         return
-    for key, value in _entry(entry).items():
-        typer.echo(f"{key:<14}{_count(entry) if key == 'parameters' else 'none' if value is None else value}")
+    shown: dict[str, Any] = {"repository": "none, the model comes with the package"}
+    if not entry.bundled:
+        shown = {"repository": entry.repo_id, "revision": entry.revision}
+    _print_fields({name: getattr(entry, name) for name in ("name", "family", "architecture", "parameters", "licence")})
+    _print_fields(shown)
 
 
 @app.command()
@@ -92,7 +97,6 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check a model: its files against the Hub's hashes, every tensor, and that a forward pass gives finite numbers."""
-    import jax
     import jax.numpy as jnp
 
     from shardes.zoo.loading import load
@@ -101,22 +105,23 @@ def verify(
         model = load(name, revision=revision, token=token, cache_dir=cache_dir, offline=offline)
         forward = model.architecture.logits is not None
         if forward:
-            logits = model.logits(model.params, jnp.arange(8, dtype=jnp.int32)[None] % len(model.params["embed"]))
-            if not bool(jnp.isfinite(logits).all()):
+            with _ended_by_ctrl_c():
+                logits = model.logits(model.params, jnp.arange(8, dtype=jnp.int32)[None] % len(model.params["embed"]))
+                finite = bool(jnp.isfinite(logits).all())
+            if not finite:
                 raise ZooError(f"{name}: a forward pass gives numbers that are not finite. Do not use this model.")
     found = {
         "folder": str(model.source.folder),
         "architecture": model.architecture.model_type,
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(model.params)),
         "commit": model.source.commit,
-        "hashes": "those of the Hub" if model.source.repo_id else "none: this is a folder",
-        "forward": "finite" if forward else "none: this is no model of tokens",
+        "hashes": "those of the Hub" if model.source.repo_id else "not checked, for want of a repository to ask",
+        "forward": "finite" if forward else "not run, since this is no model of tokens",
     }
     if as_json:
         _print_json(found)
     else:
-        for key, value in found.items():
-            typer.echo(f"{key:<14}{'none' if value is None else value}")
+        _print_fields(found)
 
 
 @app.command()
@@ -126,7 +131,7 @@ def generate(
     max_new_tokens: Annotated[int, typer.Option(min=1, help="How many tokens to add at most.")] = 64,
     temperature: Annotated[float, typer.Option(min=0.0, help="Scale of the randomness; 0 takes the likeliest.")] = 0.0,
     top_p: Annotated[float, typer.Option(min=1e-6, max=1.0, help="Sample among the likeliest that reach this.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of the randomness.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the randomness.")] = 0,
     chat: Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")] = False,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; by default as stored.")] = None,
     revision: Revision = None,
@@ -136,7 +141,6 @@ def generate(
     as_json: AsJson = False,
 ) -> None:
     """Continue a prompt, and print what the model adds."""
-    import jax
     import numpy as np
 
     from shardes.zoo.loading import load
@@ -146,14 +150,15 @@ def generate(
     with _errors():
         model = load(name, revision=revision, dtype=dtype, token=token, cache_dir=cache_dir, offline=offline)
         tokenizer, ids = _prompt(model, prompt, chat)
-        whole = model.generate(
-            *(model.params, np.asarray(ids, np.int32)[None]),
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            key=jax.random.key(seed) if temperature else None,
-        )
-        added = np.asarray(whole)[0, len(ids) :].tolist()
+        with _ended_by_ctrl_c():
+            whole = model.generate(
+                *(model.params, np.asarray(ids, np.int32)[None]),
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                top_p=top_p,
+                key=jax.random.key(seed) if temperature else None,
+            )
+            added = np.asarray(whole)[0, len(ids) :].tolist()
         ends = [i for i, token_id in enumerate(added) if token_id in model.defaults.eos_token_id]
         added = added[: ends[0]] if ends else added
         text = tokenizer.decode(added, skip_special_tokens=True)
@@ -179,19 +184,50 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return dataclasses.asdict(entry) | {"bundled": entry.bundled}
 
 
-def _count(entry: Entry) -> str:
-    return "unknown" if entry.parameters is None else f"{entry.parameters:,}"
-
-
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _print_fields(fields: Mapping[str, Any]) -> None:
+    """A field a line; those that are None are left out."""
+    for name, value in fields.items():
+        if value is not None:
+            typer.echo(f"{name:<14}{f'{value:,}' if isinstance(value, int) else value}")
+
+
+def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: str) -> None:
+    """As many columns as the terminal has room for; all of them where there is none, so that programs miss nothing."""
+    room = shutil.get_terminal_size().columns if _is_a_terminal() else None
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    fitting = [i for i in range(len(titles)) if i == 0 or room is None or sum(widths[: i + 1]) + 2 * i <= room]
+    for row in (titles, *rows):
+        cells = [row[i].rjust(widths[i]) if titles[i] == right else row[i].ljust(widths[i]) for i in fitting]
+        typer.echo("  ".join(cells).rstrip())
+    if left_out := titles[len(fitting) :]:
+        typer.echo(f"The terminal is too narrow for: {', '.join(left_out)}.", err=True)
+
+
+def _is_a_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+@contextlib.contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C end the process at once: a computation of XLA would run to its end before Python hears of it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
     try:
         yield
-    except ZooError as error:
+    except (ZooError, ValueError, TypeError, MemoryError, jax.errors.JaxRuntimeError) as error:
         console = rich.console.Console(stderr=True, soft_wrap=True)
-        console.print(f"[bold red]error:[/] {rich.markup.escape(str(error))}", highlight=False)
+        first_line, _, _ = str(error).partition("\n")
+        message = first_line if isinstance(error, jax.errors.JaxRuntimeError) else str(error) or type(error).__name__
+        console.print(f"[bold red]error:[/] {rich.markup.escape(message)}", highlight=False)
         raise typer.Exit(1) from None

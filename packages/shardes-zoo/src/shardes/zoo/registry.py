@@ -21,7 +21,7 @@ class Entry:
         parameters: how many numbers its params hold, a tied embedding once.
         licence: of the weights, by its SPDX identifier where it has one.
         repo_id: of the Hub, None if the model comes with the package.
-        revision: what is loaded unless told otherwise: the newest.
+        revision: what is loaded unless told otherwise: the newest. None if the model comes with the package.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Entry:
     parameters: int
     licence: str
     repo_id: str | None = None
-    revision: str = "main"
+    revision: str | None = None
 
     @property
     def bundled(self) -> bool:
@@ -54,7 +54,7 @@ def info(name: str) -> Entry:
 def near(name: str) -> str:
     """A sentence with the names that are like a given one, or with how to see them all."""
     found = difflib.get_close_matches(name.lower(), _BY_NAME, n=3, cutoff=0.5)
-    return f" Near it: {', '.join(found)}." if found else " zoo.names() has them all."
+    return f" Near it: {', '.join(found)}." if found else " zoo.names(), or shardes-zoo list, has them all."
 
 
 def _family(
@@ -73,6 +73,7 @@ def _family(
             parameters,
             licence,
             f"{owner}/{prefix}-{size}{suffix}",
+            "main",
         )
         for size, (parameters, licence) in sizes.items()
         for suffix in suffixes
