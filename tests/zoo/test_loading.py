@@ -292,3 +292,27 @@ def test_a_folder_that_cannot_be_searched(tmp_path: Path) -> None:
             zoo.load(folder)
     finally:
         folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["called", "traced"])
+@pytest.mark.parametrize("name", ["logits", "nll", "generate"])
+def test_functions_refuse_params_of_another_model(name: str, traced: bool) -> None:
+    model = zoo.load(CHECKPOINTS / "qwen2-tiny-tied")
+    params = model.params
+    options = {"max_new_tokens": 1} if name == "generate" else {}
+
+    def function(params: object) -> object:
+        return getattr(model, name)(params, np.arange(4)[None], **options)
+
+    run = jax.jit(function) if traced else function
+    run(params)
+    for other, message in (
+        ({}, r"params have no embed, blocks/layers/attention/norm, .* and \d+ more, which this model needs"),
+        ({key: value for key, value in params.items() if key != "norm"}, "params have no norm, which this model needs"),
+        (params | {"blocks": params["blocks"].layers}, "params have no blocks/layers/attention/norm"),
+        (params | {"head": params["embed"]}, "params have head, which this model has not"),
+        (zoo.load(CHECKPOINTS / "llama-tiny").params, "params have no blocks/layers/attention/q_bias"),
+        (jax.tree.map(lambda leaf: leaf[None], params), r"embed has shape \(1, .*\), and must have \("),
+    ):
+        with pytest.raises(zoo.ZooError, match=message):
+            run(other)

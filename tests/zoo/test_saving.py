@@ -139,8 +139,8 @@ def changed(params: dict, **leaves: object) -> dict:
 def test_params_of_another_model_are_refused(model: zoo.Model, tmp_path: Path) -> None:
     params = model.params
     for other, message in (
-        (changed(params, more=params["norm"]), "params have the structure"),
-        ({key: value for key, value in params.items() if key != "norm"}, "params have the structure"),
+        (changed(params, more=params["norm"]), "params have more, which this model has not"),
+        ({key: value for key, value in params.items() if key != "norm"}, "params have no norm, which this model needs"),
         (changed(params, norm=params["norm"][:-1]), r"norm has shape \(63,\), and must have \(64,\)"),
         (changed(params, norm=params["norm"][None]), r"norm has shape \(1, 64\)"),
         (changed(params, norm=params["norm"].astype(jnp.int32)), "norm has dtype int32"),

@@ -11,6 +11,7 @@ import jax
 
 from shardes.zoo.architecture import Architecture
 from shardes.zoo.errors import ZooError
+from shardes.zoo.leaves import check_leaves
 from shardes.zoo.snapshot.tokenizer import Tokenizer
 
 __all__ = ["Defaults", "Model", "Source", "make_model"]
@@ -80,8 +81,12 @@ class Model:
             params: the model's, or others of the same structure.
             ids: tokens of shape (batch, seq), any integer dtype.
             mask: (batch, seq), 1 at real tokens; all are real if None.
+
+        Raises:
+            ZooError: the params are not of this model's structure and shapes, or it is no model of tokens.
+            ValueError, TypeError: `ids` or `mask` are not as said.
         """
-        return self._function("logits")(params, ids, self.config, mask)  # type: ignore[no-any-return]
+        return self._function("logits", params)(params, ids, self.config, mask)  # type: ignore[no-any-return]
 
     def nll(self, params: Any, ids: Any, mask: Any = None) -> jax.Array:
         """Negative log-likelihood of every sequence given its first token, nats a token: (batch,), float32.
@@ -90,8 +95,11 @@ class Model:
             params: the model's, or others of the same structure.
             ids: tokens of shape (batch, seq), seq at least 2.
             mask: (batch, seq), 1 at real tokens; all are real if None.
+
+        Raises:
+            ZooError, ValueError, TypeError: as `logits`.
         """
-        return self._function("nll")(params, ids, self.config, mask)  # type: ignore[no-any-return]
+        return self._function("nll", params)(params, ids, self.config, mask)  # type: ignore[no-any-return]
 
     def generate(
         self,
@@ -120,9 +128,13 @@ class Model:
             top_p: samples among the likeliest tokens that together reach this probability.
             repetition_penalty: above 1 disfavours what has occurred.
             key: a `jax.random` key, required where `temperature` is not 0.
+
+        Raises:
+            ZooError: as `logits`.
+            ValueError, TypeError: another argument is not as said.
         """
         ends = self.defaults.eos_token_id or None if eos_token_id is _OF_THE_CONFIG else eos_token_id
-        generated = self._function("generate")(
+        generated = self._function("generate", params)(
             *(params, ids, self.config),
             mask=mask,
             max_new_tokens=max_new_tokens,
@@ -135,11 +147,12 @@ class Model:
         )
         return generated  # type: ignore[no-any-return]
 
-    def _function(self, name: str) -> Any:
+    def _function(self, name: str, params: Any) -> Any:
         function = getattr(self.architecture, name)
         if function is None:
             kind = self.architecture.model_type.removeprefix("shardes_")
             raise ZooError(f"{kind} is no model of tokens, and has no {name}. Use the functions of shardes.zoo.{kind}.")
+        check_leaves(params, self.architecture.tensors(self.config))
         return function
 
 

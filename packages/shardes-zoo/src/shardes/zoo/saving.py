@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardes.zoo.errors import ZooError
+from shardes.zoo.leaves import check_leaves
 from shardes.zoo.model import Model
 from shardes.zoo.replacing import replacing
 from shardes.zoo.snapshot.tensors import leaf_of
@@ -76,22 +77,18 @@ def save(
 
 def _check(model: Model, params: Any) -> dict[tuple[str, ...], Array]:
     """The leaves by their paths, on the host."""
-    found, required = jax.tree.structure(params), jax.tree.structure(model.params)
-    if found != required:  # type: ignore[operator]
-        raise ZooError(f"params have the structure {found}, and must have that of model.params, {required}.")
+    tensors = model.architecture.tensors(model.config)
+    check_leaves(params, tensors)
     leaves = {}
-    for tensor in model.architecture.tensors(model.config):
+    for tensor in tensors:
         name = "/".join(tensor.leaf)
         leaf = leaf_of(params, tensor.leaf)
-        shape = tensor.shape if tensor.layers is None else (tensor.layers, *tensor.shape)
-        if jnp.shape(leaf) != shape:
-            raise ZooError(f"params: {name} has shape {jnp.shape(leaf)}, and must have {shape}.")
         dtype = np.dtype(getattr(leaf, "dtype", np.float64)).name
         if dtype not in _DTYPES:
             raise ZooError(f"params: {name} has dtype {dtype}, and must have one of {', '.join(_DTYPES)}.")
         if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable and leaf.is_fully_replicated:
             leaf = leaf.addressable_data(0)
-        leaves[tensor.leaf] = np.ascontiguousarray(leaf).reshape(shape)
+        leaves[tensor.leaf] = np.ascontiguousarray(leaf)
         if not jnp.isfinite(leaf).all():
             raise ZooError(f"params: {name} holds values that are not finite, and must be finite to be loaded again.")
     return leaves
