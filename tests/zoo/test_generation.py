@@ -228,9 +228,16 @@ class TestArguments:
             ({"top_p": 1.5}, r"top_p is 1\.5, and must be"),
             ({"repetition_penalty": 0}, "repetition_penalty is 0, and must be a number from 0.001 to 1000"),
             ({"repetition_penalty": "2"}, "repetition_penalty is '2', and must be a number from 0.001 to 1000"),
-            ({"eos_token_id": "stop"}, "eos_token_id is 'stop', and must be a token id, several in a list, or None"),
+            ({"eos_token_id": "stop"}, "eos_token_id is 'stop', and must be a token id from 0 to 11, several, or None"),
+            ({"eos_token_id": b"1"}, "eos_token_id is b'1', and must be"),
+            ({"eos_token_id": True}, "eos_token_id is True, and must be"),
+            ({"eos_token_id": np.ones((1, 1), int)}, r"eos_token_id is array\(\[\[1\]\]\), and must be"),
+            ({"eos_token_id": np.ones(2)}, r"eos_token_id is array\(\[1., 1.\]\), and must be"),
+            ({"eos_token_id": [3, 12]}, r"eos_token_id is \[3, 12\], and must be"),
             ({"eos_token_id": [1, None]}, r"eos_token_id is \[1, None\], and must be"),
-            ({"pad_token_id": 1.5}, r"pad_token_id is 1\.5, and must be"),
+            ({"pad_token_id": 1.5}, r"pad_token_id is 1\.5, and must be one token id from 0 to 11, or None"),
+            ({"pad_token_id": [1]}, r"pad_token_id is \[1\], and must be one token id"),
+            ({"pad_token_id": 12}, r"pad_token_id is 12, and must be one token id"),
             ({"ids": IDS[0]}, r"ids have shape \(5,\), and must have shape \(batch, seq\).*ids\[None\]"),
             ({"ids": IDS[:, :0]}, r"ids have shape \(3, 0\), and must have"),
             ({"ids": IDS + 12}, r"ids go from \d+ to \d+, and must be from 0 to 11.*the tokenizer that belongs"),
@@ -272,7 +279,7 @@ def test_a_tiny_temperature_takes_the_likeliest(temperature, top_p):
         ({"repetition_penalty": 1e300}, "repetition_penalty is 1e.300, and must be a number from 0.001 to 1000"),
         ({"max_new_tokens": 2**31}, "max_new_tokens is 2147483648, and must be an integer from 1 to"),
         ({"eos_token_id": 2**31}, "eos_token_id is 2147483648, and must be a token id"),
-        ({"pad_token_id": -1}, "pad_token_id is -1, and must be a token id"),
+        ({"pad_token_id": -1}, "pad_token_id is -1, and must be one token id"),
         ({"ids": np.zeros((0, 3), int)}, "batch at least 1"),
     ],
     ids=range(7),
@@ -284,3 +291,24 @@ def test_numbers_beyond_reason(arguments, text):
 
 def test_integers_of_numpy_are_integers():
     np.testing.assert_array_equal(generate(max_new_tokens=np.int64(9)), generate())
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [[3, 5], (3, 5), {3, 5}, frozenset({3, 5}), range(3, 6, 2), np.array([3, 5]), jnp.array([3, 5]), iter([3, 5])],
+    ids=lambda ends: type(ends).__name__,
+)
+def test_end_tokens_in_any_iterable(ends):
+    np.testing.assert_array_equal(
+        generate(eos_token_id=ends, pad_token_id=0), generate(eos_token_id=[5, 3], pad_token_id=0)
+    )
+
+
+@pytest.mark.parametrize("end", [np.int32(3), np.array(3), jnp.array(3)], ids=["numpy", "array", "jax"])
+def test_one_end_token_of_any_kind(end):
+    np.testing.assert_array_equal(generate(eos_token_id=end), generate(eos_token_id=3))
+
+
+def test_a_traced_end_token_is_refused():
+    with pytest.raises(ValueError, match=r"eos_token_id is .*, and must be a token id"):
+        jax.jit(lambda end: llama.generate(PARAMS, IDS, CONFIG, max_new_tokens=2, eos_token_id=end))(jnp.array([3]))

@@ -78,6 +78,15 @@ def test_ends_come_from_the_config_where_generation_says_nothing(tmp_path: Path)
     assert zoo.load(folder).defaults.pad_token_id is None
 
 
+def test_ends_outside_the_vocabulary_are_left_out(tmp_path: Path) -> None:
+    folder = copy(CHECKPOINTS / "qwen2-tiny-tied", tmp_path / "snapshot")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [477, 10**6], "pad_token_id": 10**6}))
+    model = zoo.load(folder)
+    assert (model.defaults.eos_token_id, model.defaults.pad_token_id) == ((477,), None)
+    assert model.generate(model.params, np.arange(4)[None], max_new_tokens=1).shape == (1, 5)
+    assert model.generation_fields["pad_token_id"] == 10**6
+
+
 @pytest.mark.parametrize("value", ["2", -2, [1, None], 1.5, True])
 def test_ends_that_are_no_ids_are_refused(value: object, tmp_path: Path) -> None:
     folder = copy(CHECKPOINTS / "qwen2-tiny-tied", tmp_path / "snapshot")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 
+from shardes.zoo.architecture import Tensor
 from shardes.zoo.errors import ZooError
 from shardes.zoo.fields import Fields
 from shardes.zoo.model import Defaults, Model, Source
@@ -120,7 +122,7 @@ def _load_folder(source: Source, dtype: Any) -> Model:
     architecture = architecture_of(fields)
     config = architecture.config(fields)
     generation = read_fields(folder, "generation_config.json")
-    defaults = _defaults(fields, generation)
+    defaults = _defaults(fields, generation, _vocabulary(architecture.tensors(config)))
     weights = find_weights(folder, architecture, config)
     tokenizer = load_tokenizer(folder)
     if source.repo_id is None:
@@ -131,10 +133,16 @@ def _load_folder(source: Source, dtype: Any) -> Model:
     return Model(params, config, tokenizer, architecture, source, fields.values, generation.values, defaults)
 
 
-def _defaults(fields: Fields, generation: Fields) -> Defaults:
-    ends = _token_ids(generation, "eos_token_id") or _token_ids(fields, "eos_token_id")
-    pads = _token_ids(generation, "pad_token_id") or _token_ids(fields, "pad_token_id")
-    return Defaults(ends, pads[0] if pads else None)
+def _vocabulary(tensors: Iterable[Tensor]) -> int:
+    return next((tensor.shape[0] for tensor in tensors if tensor.leaf == ("embed",)), 0)
+
+
+def _defaults(fields: Fields, generation: Fields, vocabulary: int) -> Defaults:
+    ends, pads = (
+        [token for token in _token_ids(generation, name) or _token_ids(fields, name) if token < vocabulary]
+        for name in ("eos_token_id", "pad_token_id")
+    )
+    return Defaults(tuple(ends), pads[0] if pads else None)
 
 
 def _token_ids(fields: Fields, name: str) -> tuple[int, ...]:

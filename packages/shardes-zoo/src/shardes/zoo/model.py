@@ -40,7 +40,10 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Defaults:
-    """What the checkpoint says of generation: the ids that end a text, and the one that fills it up after."""
+    """What the checkpoint says of generation: the ids that end a text, and the one that fills it up after.
+
+    Ids outside the vocabulary, which some checkpoints name, are left out: no score is theirs.
+    """
 
     eos_token_id: tuple[int, ...] = ()
     pad_token_id: int | None = None
@@ -117,12 +120,15 @@ class Model:
     ) -> jax.Array:
         """Prompts and continuations, of shape (batch, seq + max_new_tokens), int32, as transformers gives them.
 
+        Params whose scores are not finite, as after a diverged training, give tokens that mean nothing, and no error:
+        look at `logits`.
+
         Args:
             params: the model's, or others of the same structure.
             ids: prompts of shape (batch, seq), padded on the left.
             mask: (batch, seq), 1 at real tokens; all are real if None.
             max_new_tokens: how many tokens to add at most.
-            eos_token_id: the id or ids that end a row, by default the checkpoint's; None for none.
+            eos_token_id: the id or ids that end a row, in any iterable; by default the checkpoint's; None for none.
             pad_token_id: what fills a row after its end, by default the checkpoint's, or else the first end token.
             temperature: scale of the randomness; at 0 the likeliest token is taken.
             top_p: samples among the likeliest tokens that together reach this probability.

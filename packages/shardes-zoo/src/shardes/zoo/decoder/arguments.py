@@ -1,14 +1,15 @@
-"""Checks of the arguments that say which tokens there are: ids and mask."""
+"""Checks of the arguments that say which tokens there are: ids, mask, and single ones."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["check_ids", "check_mask"]
+__all__ = ["check_ids", "check_mask", "check_token", "check_tokens"]
 
 
 def check_ids(ids: Any, vocab_size: int, least: int = 1) -> jax.Array:
@@ -59,6 +60,36 @@ def check_mask(mask: Any, ids: jax.Array, left: bool = False) -> jax.Array | Non
         )
     real: jax.Array = mask.astype(bool)
     return real
+
+
+def check_tokens(name: str, value: Any, vocab_size: int) -> tuple[int, ...]:
+    """One token id, any iterable or array of them, or None for none.
+
+    Raises:
+        ValueError: something else, or an id outside the vocabulary.
+    """
+    values = value.tolist() if isinstance(value, np.ndarray | jax.Array) and _known(value) is not None else value
+    if values is None:
+        return ()
+    tokens = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else (values,)
+    if not all(_is_token(token, vocab_size) for token in tokens):
+        raise ValueError(f"{name} is {value!r}, and must be a token id from 0 to {vocab_size - 1}, several, or None.")
+    return tuple(int(token) for token in tokens)
+
+
+def check_token(name: str, value: Any, vocab_size: int) -> int | None:
+    """One token id, or None for none.
+
+    Raises:
+        ValueError: something else, or an id outside the vocabulary.
+    """
+    if value is None or _is_token(value, vocab_size):
+        return None if value is None else int(value)
+    raise ValueError(f"{name} is {value!r}, and must be one token id from 0 to {vocab_size - 1}, or None.")
+
+
+def _is_token(value: Any, vocab_size: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < vocab_size
 
 
 def _known(x: Any) -> np.ndarray[Any, Any] | None:

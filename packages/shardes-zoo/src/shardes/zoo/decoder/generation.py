@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from shardes.zoo.decoder.arguments import check_ids, check_mask
+from shardes.zoo.decoder.arguments import check_ids, check_mask, check_token, check_tokens
 from shardes.zoo.decoder.attention import Cache
 from shardes.zoo.decoder.choosing import Rules, choose
 from shardes.zoo.decoder.forward import Decoder, DecoderConfig, Params, head, run
@@ -47,7 +47,7 @@ def generate(
         decoder: what is the architecture's own.
         mask: (batch, seq), 1 at real tokens; all are real if None.
         max_new_tokens: how many tokens to add at most, at least 1; each number compiles anew.
-        eos_token_id: the id or ids that end a row, None for none.
+        eos_token_id: the id or ids that end a row, in any iterable; None for none.
         pad_token_id: what fills a row after its end; by default the first end token.
         temperature: scale of the randomness; at 0 the likeliest token is taken.
         top_p: samples among the likeliest tokens that together reach this probability.
@@ -55,7 +55,8 @@ def generate(
         key: a `jax.random` key, required where `temperature` is not 0. Equal keys give equal tokens.
 
     Returns:
-        Prompt and continuation, of shape (batch, seq + max_new_tokens), int32.
+        Prompt and continuation, of shape (batch, seq + max_new_tokens), int32. Where the scores are not finite the
+        tokens mean nothing; `logits` shows it.
 
     Raises:
         ValueError, TypeError: an argument is not as said.
@@ -65,12 +66,13 @@ def generate(
     whole = isinstance(max_new_tokens, int | np.integer) and not isinstance(max_new_tokens, bool)
     if not whole or not 1 <= max_new_tokens <= _MOST_TOKENS:
         raise ValueError(f"max_new_tokens is {max_new_tokens!r}, and must be an integer from 1 to {_MOST_TOKENS}.")
-    ends = _tokens("eos_token_id", eos_token_id)
-    pads = _tokens("pad_token_id", pad_token_id) or ends or (0,)
+    ends = check_tokens("eos_token_id", eos_token_id, config.vocab_size)
+    filler = check_token("pad_token_id", pad_token_id, config.vocab_size)
     rules = _rules(temperature, top_p, repetition_penalty, key)
     real = jnp.ones(ids.shape, bool) if mask is None else mask
     # No token is -1: any few end tokens make the same program.
-    end, pad = jnp.asarray(ends + (-1,) * (-len(ends) % 4), jnp.int32), jnp.int32(pads[0])
+    end = jnp.asarray(ends + (-1,) * (-len(ends) % 4), jnp.int32)
+    pad = jnp.int32((*ends, 0)[0] if filler is None else filler)
     prompt = ids.astype(jnp.int32)
     generated: jax.Array = _generate(params, prompt, config, decoder, real, int(max_new_tokens), end, pad, rules)
     return generated
@@ -174,11 +176,3 @@ def _check_number(name: str, value: Any, required: str, fits: Callable[[Any], bo
     small = isinstance(value, Real) and not isinstance(value, bool) and -1e38 < number < 1e38
     if not small or not fits(value):
         raise ValueError(f"{name} is {value!r}, and must be a number {required}.")
-
-
-def _tokens(name: str, value: Any) -> tuple[int, ...]:
-    tokens = () if value is None else tuple(value) if isinstance(value, list | tuple) else (value,)
-    whole = all(isinstance(token, int | np.integer) and not isinstance(token, bool) for token in tokens)
-    if not whole or not all(0 <= token < 2**31 for token in tokens):
-        raise ValueError(f"{name} is {value!r}, and must be a token id, several in a list, or None.")
-    return tuple(int(token) for token in tokens)
