@@ -41,7 +41,7 @@ def main() -> None:
     args = parser.parse_args()
 
     model = zoo.load(args.model)
-    ids = np.asarray(model.tokenizer.encode(args.text.read_text()))
+    ids = np.asarray(model.tokenizer.encode(args.text.read_text(encoding="utf-8")))
     train, held_out = ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
     if len(held_out) <= args.seq:
         parser.error(f"{args.text} has {len(ids)} tokens, and needs more than {10 * args.seq}: a tenth is held out")
@@ -71,6 +71,8 @@ def main() -> None:
         progress(generation, args.generations, f"mean {mean:.3f}  {seconds:.2f} s a generation")
     after = float(score(state.params))
     print(f"held out  {after:.3f} bits a token after")
+    if not after < before:
+        print(f"worse     by {after - before:.3f} bits: try a smaller --lr or --sigma, or more members with -n")
     tuned = jax.tree.map(lambda new, old: new.astype(old.dtype), state.params, model.params)
     zoo.save(model, tuned, args.save)
     print(f"saved     {args.save}: load it with shardes.zoo.load({str(args.save)!r})")
