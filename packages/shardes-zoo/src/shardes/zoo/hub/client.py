@@ -53,16 +53,12 @@ class Client:
         )
         self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._made: list[str] = []
+        self._started = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def __enter__(self) -> Self:
-        try:
-            self._write(sys.path)
-            self._answer(_START)
-        except BaseException:
-            self.__exit__()
-            raise
+        self._write(sys.path)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -96,6 +92,9 @@ class Client:
         Raises:
             Failure: it failed, or there is no progress.
         """
+        if not self._started:
+            self._answer(_START)
+            self._started = True
         self._write({"operation": operation, "token": token, "arguments": arguments})
         return self._answer(patience, measure)
 

@@ -92,11 +92,11 @@ class Worker:
         if status in (429, 503):
             limit = parse_ratelimit_headers(headers) if status == 429 else None
             after = headers.get("retry-after", "").strip()
-            wait = float(after) if re.fullmatch("[0-9]+", after) else 0.0
+            wait = int(after[:18]) if re.fullmatch("[0-9]+", after) else 0
             if limit and limit.remaining == 0:
                 wait = limit.reset_in_seconds
             if wait > WAIT:
-                self.refuse(f"refuses requests for {wait:g} seconds", status)
+                self.refuse(f"refuses requests for {wait} seconds", status)
         # Names of files: what the client makes of them may have no path in it.
         for name in ("etag", "x-linked-etag", "x-repo-commit"):
             if response.request.method == "HEAD" and re.search(r"\.\.|[/\\]", headers.get(name, "").removeprefix("W/")):

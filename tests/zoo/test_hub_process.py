@@ -1,0 +1,166 @@
+"""The process that talks with the Hub: what it is given, that it ends with its parent, and pushes, which it makes."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import constants
+
+from shardes import zoo
+from shardes.zoo import HubError
+from shardes.zoo.hub import client, pushing
+
+from .fakehub import Hub
+from .hostile import WEIGHTS, answering, hub, load, refusal, start, weights
+from .snapshots import CHECKPOINTS
+
+__all__ = ["hub"]
+
+# Each starts a process that talks to a server.
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "revision", ["a" * 201, "é" * 101, "/etc/passwd", "-x", "", "a..b", "a\n", 7, b"main", ["main"]]
+)
+@pytest.mark.parametrize("offline", [False, True])
+def test_what_is_no_revision_is_refused(hub: Hub, tmp_path: Path, revision: Any, offline: bool) -> None:
+    message = refusal(tmp_path, revision=revision, offline=offline)
+    assert "must be a branch, a tag or a commit" in message
+    assert len(message) < 600
+    assert hub.log == []
+
+
+@pytest.mark.parametrize("token", ["hf_a\nb", "hf_a\r", "a b", "é", "\0"])
+def test_a_token_that_no_header_holds_is_named(hub: Hub, tmp_path: Path, token: str) -> None:
+    message = refusal(tmp_path, token=token)
+    assert "character that no header can hold" in message
+    assert token not in message
+    assert hub.log == []
+
+
+def test_a_token_is_a_str(hub: Hub, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="token is a bytes, and must be a str"):
+        load(tmp_path, token=b"hf_a")
+
+
+def test_a_process_that_dies_is_named(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client.sys, "executable", "/bin/false")
+    assert "its process ended with 1" in refusal(tmp_path)
+
+
+SCRIPT = """
+import sys
+from shardes.zoo.hub.fetching import fetch
+try:
+    fetch("org/small", cache_dir=sys.argv[1])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def gone(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    return True
+
+
+@pytest.mark.skipif(not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists(), reason="needs /proc")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_what_is_interrupted(hub: Hub, tmp_path: Path, how: signal.Signals) -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def stall(handler: Any) -> None:
+        start(handler, Content_Length=str(len(WEIGHTS)))
+        handler.wfile.write(WEIGHTS[: 2**17])
+        begun.set()
+        end.wait(60)
+
+    hub.fault = answering(weights, stall)
+    environment = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, tmp_path / "cache"],
+        **{"env": os.environ | environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
+        # As by a terminal, which signals all of them.
+        start_new_session=True,
+    )
+    try:
+        assert begun.wait(60)
+        while not list(tmp_path.glob("cache/**/*.incomplete")):
+            assert process.poll() is None
+        (child,) = children(process.pid)
+        if how == signal.SIGINT:
+            os.killpg(process.pid, how)
+        else:
+            process.send_signal(how)
+        out, err = process.communicate(timeout=20)
+        assert (out, err) == (b"interrupted\n" if how == signal.SIGINT else b"", b"")
+        ended = time.monotonic()
+        while not gone(child) or list(tmp_path.glob("cache/**/*.incomplete")):
+            assert time.monotonic() < ended + 20
+    finally:
+        end.set()
+        process.kill()
+
+
+def test_progress_is_shown(hub: Hub, tmp_path: Path) -> None:
+    environment = os.environ | {"HF_ENDPOINT": hub.url, "TQDM_POSITION": "-1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, tmp_path / "cache"],
+        **{"env": environment, "capture_output": True, "text": True, "timeout": 60},
+    )
+    assert "100%" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return zoo.load(CHECKPOINTS / "qwen2-tiny-tied")
+
+
+def push(model: Any, **options: Any) -> str:
+    started = time.monotonic()
+    with pytest.raises(HubError) as caught:
+        zoo.push(model, model.params, "org/pushed", **{"token": "writer", **options})
+    assert time.monotonic() - started < 60
+    return str(caught.value)
+
+
+def test_a_push_that_stands_still_ends(hub: Hub, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushing, "_PATIENCE", 1.5)
+    monkeypatch.setattr(pushing, "_PATIENCE_UPLOAD", 1.5)
+    end = threading.Event()
+    for path, doing in {
+        "/create": "creation of the repository",
+        "/branch/": "creation of b",
+        "/cdn/": "upload",
+    }.items():
+        hub.fault = answering(lambda handler, path=path: path in handler.path, lambda _: end.wait(60))
+        assert f"does not answer the {doing}: no progress in 1.5 seconds" in push(model, revision="b")
+    end.set()
+
+
+def test_a_push_is_not_told_to_wait_for_long(hub: Hub, model: Any) -> None:
+    hub.fault = answering(
+        lambda handler: handler.path.startswith("/cdn/"), lambda handler: handler.send(429, Retry_After="9999")
+    )
+    assert "refuses requests for 9999 seconds (upload)" in push(model)
+
+
+def test_a_push_is_not_offline(hub: Hub, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "org/pushed cannot be pushed to with HF_HUB_OFFLINE. Unset it." in push(model)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    assert "character that no header can hold" in push(model, token="writer\n")
+    assert hub.log == []
