@@ -256,9 +256,16 @@ def test_a_folder_by_another_name(
     assert sorted(path.name for path in work.iterdir()) == ["link", "saved"]
 
 
-def test_a_shard_has_a_size(model: zoo.Model, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="max_shard_size is 0"):
-        zoo.save(model, model.params, tmp_path / "saved", max_shard_size=0)
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a mount point")
+def test_a_mount_point_is_not_replaced(model: zoo.Model) -> None:
+    with pytest.raises(zoo.ZooError, match="/proc is where a file system is mounted, .* Choose a folder in it"):
+        zoo.save(model, model.params, "/proc")
+
+
+@pytest.mark.parametrize("size", [0, -1, "5GB", 5e9, None])
+def test_a_shard_has_a_size(size: Any, model: zoo.Model, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"max_shard_size is {size!r}, and must be a positive integer, of bytes"):
+        zoo.save(model, model.params, tmp_path / "saved", max_shard_size=size)
 
 
 def test_modes_are_those_of_new_files(model: zoo.Model, tmp_path: Path) -> None:

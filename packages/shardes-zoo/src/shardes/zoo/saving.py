@@ -45,8 +45,8 @@ def save(
     Args:
         model: what the params are of.
         params: with the structure and shapes of `model.params`, each leaf in float32, bfloat16 or float16.
-        folder: a new one, an empty one, or one that holds a snapshot and nothing else, which is replaced; not the
-            working directory.
+        folder: a new one, an empty one, or one that holds a snapshot and nothing else, which is replaced; neither the
+            working directory nor a mount point.
         max_shard_size: bytes; weights of more are split over files of at most as many, with an index.
 
     Returns:
@@ -54,10 +54,10 @@ def save(
 
     Raises:
         ZooError: the params are not those of the model, or the folder cannot be written.
-        ValueError: `max_shard_size` is not positive.
+        ValueError: `max_shard_size` is not a positive integer.
     """
-    if max_shard_size < 1:
-        raise ValueError(f"max_shard_size is {max_shard_size}, and must be a positive number of bytes.")
+    if not isinstance(max_shard_size, int) or max_shard_size < 1:
+        raise ValueError(f"max_shard_size is {max_shard_size!r}, and must be a positive integer, of bytes.")
     from safetensors import SafetensorError
 
     leaves = _check(model, params)
@@ -97,6 +97,8 @@ def _check(model: Model, params: Any) -> dict[tuple[str, ...], Array]:
 def _check_target(target: Path) -> None:
     if _holds_the_working_directory(target):
         raise ZooError(f"{target} is or holds the working directory, and would be replaced. Choose a folder in it.")
+    if target.is_mount():
+        raise ZooError(f"{target} is where a file system is mounted, and cannot be replaced. Choose a folder in it.")
     try:
         # A listing knows the kinds: another saver may replace the folder meanwhile.
         with os.scandir(target) as entries:
