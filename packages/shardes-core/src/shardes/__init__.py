@@ -5,6 +5,7 @@ from pkgutil import extend_path
 __path__ = extend_path(__path__, __name__)
 
 from shardes import presets, random, shaping
+from shardes.diagnosis import Diagnosis, diagnose
 from shardes.es import ShardedES
 from shardes.mesh import make_mesh
 from shardes.replay import ReplayError, ReplayLog, replay
@@ -14,6 +15,7 @@ from shardes.strategies import IIDGaussian, LowRank, Mirrored, SeedRegenerated, 
 from shardes.structured import StructuredWeight, StructuredWeightError
 
 __all__ = [
+    "Diagnosis",
     "ESState",
     "IIDGaussian",
     "LowRank",
@@ -28,6 +30,7 @@ __all__ = [
     "Strategy",
     "StructuredWeight",
     "StructuredWeightError",
+    "diagnose",
     "make_mesh",
     "presets",
     "random",
