@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,33 @@ def test_a_kill_leaves_the_old_or_the_new_snapshot(model: zoo.Model, tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
+def test_savers_to_one_folder_do_not_disturb_each_other(model: zoo.Model, tmp_path: Path) -> None:
+    def save_often(max_shard_size: int) -> None:
+        for _ in range(5):
+            zoo.save(model, model.params, tmp_path / "saved", max_shard_size=max_shard_size)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(save_often, [30_000, 50_000, 5 * 10**9]))
+    same(zoo.load(tmp_path / "saved").params, model.params)
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_folder_may_be_replaced_while_it_is_listed(
+    model: zoo.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = zoo.save(model, model.params, tmp_path / "saved", max_shard_size=50_000)
+    is_of_a_snapshot = saving._is_of_a_snapshot
+
+    def replace(name: str) -> bool:
+        monkeypatch.undo()
+        zoo.save(model, model.params, folder)
+        return is_of_a_snapshot(name)
+
+    monkeypatch.setattr(saving, "_is_of_a_snapshot", replace)
+    zoo.save(model, model.params, folder)
+    same(zoo.load(folder).params, model.params)
+
+
 @pytest.mark.parametrize("folder", [".", "", "..", "new/..", "../work/", "/"])
 def test_the_working_directory_is_not_replaced(
     folder: str, model: zoo.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -258,7 +286,7 @@ def test_a_folder_by_another_name(
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a mount point")
 def test_a_mount_point_is_not_replaced(model: zoo.Model) -> None:
-    with pytest.raises(zoo.ZooError, match="/proc is where a file system is mounted, .* Choose a folder in it"):
+    with pytest.raises(zoo.ZooError, match=r"/proc is where a file system is mounted, .* Choose a folder in it"):
         zoo.save(model, model.params, "/proc")
 
 

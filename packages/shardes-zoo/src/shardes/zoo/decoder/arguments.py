@@ -89,7 +89,7 @@ def check_token(name: str, value: Any, vocab_size: int) -> int | None:
 
 
 def _is_token(value: Any, vocab_size: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < vocab_size
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= int(value) < vocab_size
 
 
 def _known(x: Any) -> np.ndarray[Any, Any] | None:
