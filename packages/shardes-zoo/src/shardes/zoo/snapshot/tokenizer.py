@@ -13,10 +13,11 @@ import numpy as np
 from shardes.zoo.errors import CheckpointError
 from shardes.zoo.fields import Fields
 from shardes.zoo.snapshot.files import read_fields, read_text, shown
+from shardes.zoo.snapshot.tokenizer_limits import check_tokenizer
 
 __all__ = ["Tokenizer", "load_tokenizer", "tokenizer_of"]
 
-_MAX_BYTES = 2**27
+_MAX_BYTES = 2**26
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
@@ -69,12 +70,15 @@ class Tokenizer:
             ids and mask, both (len(texts), longest), int32; the mask is 1 at real tokens, 0 at padding.
 
         Raises:
-            ValueError: `texts` is one string, or empty.
+            ValueError: `texts` is one string, or empty, or holds something else than strings.
         """
-        if isinstance(texts, str) or not texts:
-            raise ValueError(f"texts is {shown(texts)}, and must be a list of at least one string.")
+        given = [] if isinstance(texts, str) else list(texts)
+        if not given or not all(isinstance(text, str) for text in given):
+            raise ValueError(
+                f"texts is {shown(texts)}, and must be a list of at least one string, and of nothing else."
+            )
         with _guarded("encode"):
-            found = self.backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
+            found = self.backend.encode_batch(given, add_special_tokens=add_special_tokens)
         rows = [row.ids for row in found]
         if any(max(row, default=0) >= 2**31 for row in rows):
             raise CheckpointError("tokenizer.json has ids of 2**31 or more, and they must fit int32.")
@@ -114,7 +118,7 @@ class Tokenizer:
 
         Raises:
             CheckpointError: the checkpoint has no such template, or it refuses, or takes too much.
-            TypeError: messages, tools or variables are not plain data: None, booleans, numbers and text, in lists and in
+            TypeError: what is given is not plain data, which is None, booleans, numbers and text, in lists and in
                 dictionaries by text.
         """
         from shardes.zoo.snapshot.chat import render
@@ -122,15 +126,16 @@ class Tokenizer:
         if template is None:
             template = "tool_use" if tools and "tool_use" in self.chat_templates else "default"
         source = self.chat_templates.get(template)
-        if source is None:
-            known = ", ".join(map(shown, self.chat_templates)) or "none"
+        if source is None and not self.chat_templates:
             raise CheckpointError(
-                f"The checkpoint has no chat template {template!r}, but {known}. Encode a text of your own instead, or "
-                "choose an instruct model."
+                "The checkpoint has no chat template. Encode a text of your own instead, or choose an instruct model."
             )
+        if source is None:
+            known = shown(", ".join(self.chat_templates))
+            raise CheckpointError(f"The checkpoint has no chat template {shown(template)}. Choose another: {known}.")
         given = {"messages": messages, "tools": tools, "documents": None, **self.special, **variables}
         return render(
-            source, f"The chat template {template!r}", given | {"add_generation_prompt": add_generation_prompt}
+            source, f"The chat template {shown(template)}", given | {"add_generation_prompt": add_generation_prompt}
         )
 
     def _id(self, role: str) -> int | None:
@@ -169,6 +174,7 @@ def tokenizer_of(files: Mapping[str, str], fields: Fields) -> Tokenizer:
 def _backend(content: str) -> Any:
     from tokenizers import Tokenizer as Backend
 
+    check_tokenizer(content)
     with _guarded("be read"):
         backend = Backend.from_str(content)
     backend.no_truncation()
