@@ -123,7 +123,7 @@ def test_mesh_that_is_none(mesh):
 
 @pytest.mark.parametrize("how", ["C", "a", None, 0])
 def test_how(how):
-    with pytest.raises(ValueError, match=f'how must be "A" or "B", got {how!r}'):
+    with pytest.raises(ValueError, match=f'how must be "A", "B" or "auto", got {how!r}'):
         construct(how=how)
 
 

@@ -4,9 +4,10 @@ from pkgutil import extend_path
 
 __path__ = extend_path(__path__, __name__)
 
-from shardes import presets, random, shaping
-from shardes.diagnosis import Diagnosis, diagnose
+from shardes import callbacks, distributed, presets, random, shaping
 from shardes.es import ShardedES
+from shardes.fit import fit
+from shardes.generation import Generation, History, Summary
 from shardes.mesh import make_mesh
 from shardes.replay import ReplayError, ReplayLog, replay
 from shardes.stacked import Stacked
@@ -15,8 +16,9 @@ from shardes.strategies import IIDGaussian, LowRank, Mirrored, SeedRegenerated, 
 from shardes.structured import StructuredWeight, StructuredWeightError
 
 __all__ = [
-    "Diagnosis",
     "ESState",
+    "Generation",
+    "History",
     "IIDGaussian",
     "LowRank",
     "Mirrored",
@@ -30,7 +32,10 @@ __all__ = [
     "Strategy",
     "StructuredWeight",
     "StructuredWeightError",
-    "diagnose",
+    "Summary",
+    "callbacks",
+    "distributed",
+    "fit",
     "make_mesh",
     "presets",
     "random",

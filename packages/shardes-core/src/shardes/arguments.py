@@ -1,4 +1,4 @@
-"""The checks of what an evolution strategy is made of."""
+"""The checks of what an evolution strategy is made of and given."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from jax.sharding import AxisType, Mesh
 
 from shardes.counts import is_count
 from shardes.mesh import POPULATION
+from shardes.state import ESState, Perturbation
 from shardes.strategies import Strategy
 
-__all__ = ["check_arguments"]
+__all__ = ["check_arguments", "check_fitness", "check_perturbation", "check_state"]
 
 
 def check_arguments(
@@ -66,8 +67,8 @@ def check_arguments(
             f"The mesh has axes of types {mesh.axis_types} and needs them Auto, so that models need not name "
             "shardings. Use shardes.make_mesh(), or pass axis_types to jax.make_mesh."
         )
-    if how not in ("A", "B"):
-        raise ValueError(f'how must be "A" or "B", got {how!r}.')
+    if how not in ("A", "B", "auto"):
+        raise ValueError(f'how must be "A", "B" or "auto", got {how!r}.')
     if member_chunk is not None and not is_count(member_chunk):
         raise ValueError(f"member_chunk must be an integer of at least 1 or None, got {member_chunk!r}.")
     if not callable(shaping):
@@ -76,6 +77,36 @@ def check_arguments(
         raise ValueError(f"compute_dtype must be a float dtype, got {compute_dtype!r}.")
     if freeze is not None and not callable(freeze):
         raise TypeError(f'freeze must be a function of a path, such as lambda path: "norm" in path, got {freeze!r}.')
+
+
+def check_state(state: Any) -> None:
+    """Raise TypeError unless it is a state."""
+    if not isinstance(state, ESState):
+        raise TypeError(f"state must be an ESState, as init, ask and tell give it, got {type(state).__name__}.")
+
+
+def check_perturbation(pert: Any, strategy: Strategy, n: int, with_lr: bool) -> None:
+    """Raise TypeError or ValueError unless it is a perturbation of such an evolution strategy."""
+    if not isinstance(pert, Perturbation):
+        raise TypeError(f"pert must be a Perturbation, as ask gives it, got {type(pert).__name__}.")
+    if (pert.strategy, pert.n) != (strategy, n) or (pert.lr is not None) != with_lr:
+        raise ValueError(
+            f"The perturbation is one of {pert.strategy!r} with n={pert.n}, and this ES is {strategy!r} with n={n} and "
+            f"{'an lr' if with_lr else 'an optimizer'}. Ask this ES for one."
+        )
+
+
+def check_fitness(fitness: jax.Array, n: int) -> None:
+    """Raise TypeError or ValueError unless it is a fitness of `n` members."""
+    if not jnp.issubdtype(fitness.dtype, jnp.floating):
+        raise TypeError(f"fitness must be float32 or wider, got {fitness.dtype}. Return a float loss.")
+    if jnp.finfo(fitness.dtype).bits < 32:
+        raise TypeError(
+            f"fitness must be float32 or wider, got {fitness.dtype}: below it a population's losses collapse to a few "
+            "ties. Reduce the loss in float32."
+        )
+    if fitness.ndim not in (1, 2) or fitness.shape[0] != n or fitness.shape[-1] == 0:
+        raise ValueError(f"fitness must have shape (n,) or (n, groups) with n={n}, got {fitness.shape}.")
 
 
 _TINY = float(np.finfo(np.float32).tiny)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from shardes.es import ShardedES
+if TYPE_CHECKING:
+    from shardes.es import ShardedES
 
 __all__ = ["checksum", "configuration", "difference"]
 

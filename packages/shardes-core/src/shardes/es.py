@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import jax
@@ -13,11 +14,15 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardes import random, shaping
-from shardes.arguments import check_arguments
+from shardes.arguments import check_arguments, check_fitness, check_perturbation, check_state
+from shardes.configuration import checksum, configuration
+from shardes.descent import descend, shaped
 from shardes.leaves import Leaves
-from shardes.mesh import make_mesh
+from shardes.mesh import POPULATION, make_mesh
+from shardes.placement import How, Measurement, Placement
 from shardes.population import Population
 from shardes.precision import at_least_float32
+from shardes.processes import check_agreement, gather, on_own_devices, replicate
 from shardes.state import ESState, Optimizer, Perturbation
 from shardes.strategies import Strategy
 
@@ -41,6 +46,8 @@ class ShardedES:
         shaping: fitness to weights, from `shardes.shaping` or your own: (n,) or (n, groups) to (n,).
         how: where the update is contracted. "B": every device contracts its own members, then one all-reduce the size
             of the params. "A": every device contracts the whole population, and only fitness crosses the wire.
+            "auto": the first generation outside `jax.jit` times both, a few times each, and all processes keep the
+            faster one; `placement` says which it is and by how much.
         member_chunk: members that a device evaluates at once. By default as the strategy says, else all of its own, or
             on a CPU as many as its caches hold. It bounds memory, and changes results by reassociation alone.
         compute_dtype: dtype of the float params that the model sees; that of the master by default.
@@ -64,7 +71,7 @@ class ShardedES:
         optimizer: Optimizer | None = None,
         mesh: Mesh | None = None,
         shaping: shaping.Shaping = shaping.centered_ranks,
-        how: Literal["A", "B"] = "B",
+        how: Literal["A", "B", "auto"] = "B",
         member_chunk: int | None = None,
         compute_dtype: Any = None,
         deterministic: bool = False,
@@ -83,11 +90,14 @@ class ShardedES:
         self.compute_dtype = compute_dtype
         self.deterministic = deterministic
         self.freeze = freeze
-        self._population = Population(strategy, n, self.mesh, member_chunk, deterministic)
+        self._population = Population(strategy, n, mesh, member_chunk, deterministic)
         # Of this instance, so that what it compiled goes when it goes.
         self._ask = jax.jit(self._ask_eagerly)
-        self._evaluate = jax.jit(self._evaluate_eagerly, static_argnums=(0, 1))
-        self._tell = jax.jit(self._tell_eagerly)
+        self._evaluate = jax.jit(self._evaluate_eagerly, static_argnums=(0, 1, 2))
+        self._tell_under: dict[How, Any] = {how: jax.jit(partial(self._tell_eagerly, how)) for how in ("A", "B")}
+        self._placement = Placement("A" if deterministic else how)
+        self._tell = self._placement.program(self._tell_under.__getitem__)
+        self._programs: dict[Any, Any] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in vars(self):
@@ -110,7 +120,7 @@ class ShardedES:
         if self.freeze is not None and not any(map(self.freeze, paths)):
             raise ValueError(f"freeze matches none of the leaves {paths}. Leave it out, or mend its condition.")
         if not callable(self.sigma):
-            self._sigma_of(leaves, self.sigma)
+            leaves.scales(self.sigma)
         master = leaves.merge(
             jax.tree.map(lambda x: jnp.array(x, copy=True), params),
             [jnp.array(x, dtype=at_least_float32(jnp.result_type(x))) for x in leaves.select(params)],
@@ -119,12 +129,14 @@ class ShardedES:
         # Copied: an optimizer's state may share buffers with the params, and a donated state must own its own.
         opt_state = jax.tree.map(lambda x: jnp.array(x, copy=True), opt_state)
         state = ESState(master, opt_state, root, jnp.int32(0), jnp.int32(0), jnp.int32(0))
-        replicated: ESState = jax.device_put(state, self._replicated)
+        if not self._is_of_one_process:
+            check_agreement({**configuration(self), "key": str(np.asarray(root)), "params": checksum(master)})
+        replicated: ESState = replicate(state, self._replicated)
         return replicated
 
     def ask(self, state: ESState) -> tuple[Perturbation, ESState]:
         """The next generation's perturbation, and the state that has moved on to it."""
-        self._check_state(state)
+        check_state(state)
         asked: tuple[Perturbation, ESState] = self._ask(state)
         return asked
 
@@ -133,7 +145,7 @@ class ShardedES:
         key = random.fold_in(state.key, state.generation)
         sigma = self.sigma(state.generation) if callable(self.sigma) else self.sigma
         sigma = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), sigma)
-        self._sigma_of(leaves, sigma)
+        leaves.scales(sigma)
         lr = None if self.lr is None else self._lr_at(state.generation)
         noise = self._population.draw(leaves, key) if self.strategy.keeps_noise else None
         pert = Perturbation(key, sigma, lr, noise, self.strategy, self.n)
@@ -145,35 +157,77 @@ class ShardedES:
         state: ESState,
         pert: Perturbation,
         in_axes: int | Sequence[int | None] | None = None,
+        local: bool = False,
     ) -> Callable[..., Any]:
         """`function(params, *args)` for every member, as a function of `args`; outputs get a leading axis of n.
 
         A loss gives fitness of shape (n,) or (n, episodes). It is compiled once a function object: define it once, not
         anew in every generation. Arguments are shared by all members; one whose `in_axes` is 0, as in `jax.vmap`, has
         a leading axis of n, and every member sees its own entry.
+
+        With `local` a process evaluates the members of `local_members` alone, whatever the others do, and they are the
+        leading axis of arguments and outputs; `gather` brings the fitness together. In a run of one process these are
+        all members. It is for what is stepped on the host, and not to be called inside `jax.jit`.
         """
-        self._check_state(state)
+        check_state(state)
         self._check_perturbation(pert)
+        members = self.local_members.size if local else self.n
 
         def run(*args: Any) -> Any:
             axes = tuple(in_axes) if isinstance(in_axes, Sequence) else (in_axes,) * len(args)
             if len(axes) != len(args) or any(axis not in (None, 0) for axis in axes):
                 raise ValueError(f"in_axes must be 0 or None for each of {len(args)} arguments, got {in_axes!r}.")
             for leaf in jax.tree.leaves([arg for arg, axis in zip(args, axes, strict=True) if axis == 0]):
-                if np.shape(leaf)[:1] != (self.n,):
+                if np.shape(leaf)[:1] != (members,):
                     raise ValueError(
-                        f"An argument with in_axes 0 needs a leading axis of n={self.n}, got shape {np.shape(leaf)}."
+                        f"An argument with in_axes 0 needs a leading axis of {'' if local else 'n='}{members}, got "
+                        f"shape {np.shape(leaf)}."
                     )
-            return self._evaluate(function, axes, state.params, pert, args)
+            if not local or self._is_of_one_process:
+                return self._evaluate(function, axes, False, state.params, pert, args)
+            mesh = self._own.mesh
+            own = dataclasses.replace(
+                on_own_devices(dataclasses.replace(pert, noise=None), mesh, P()),
+                noise=on_own_devices(pert.noise, mesh, P(POPULATION)),
+            )
+            return self._evaluate(function, axes, True, on_own_devices(state.params, mesh, P()), own, args)
 
         return run
 
-    def _evaluate_eagerly(self, function: Any, in_axes: Any, params: Any, pert: Perturbation, args: Any) -> Any:
+    @property
+    def placement(self) -> Measurement | None:
+        """What `how="auto"` has measured; None before it has, and for another `how`."""
+        return self._placement.measurement
+
+    @cached_property
+    def local_members(self) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """Numbers of the members that `apply` with `local` evaluates in this process, ascending."""
+        return self._own.members
+
+    def gather(self, values: Any) -> np.ndarray[Any, Any]:
+        """Values of all n members, such as fitness, from those that every process has of its `local_members`."""
+        if np.shape(values)[:1] != self.local_members.shape:
+            raise ValueError(
+                f"values must have a leading axis of the {self.local_members.size} members of this process, got shape "
+                f"{np.shape(values)}."
+            )
+        if self._is_of_one_process:
+            return np.asarray(values)
+        return gather(values, [self._population.of_process(i).members for i in range(jax.process_count())])
+
+    def _evaluate_eagerly(
+        self, function: Any, in_axes: Any, local: bool, params: Any, pert: Perturbation, args: Any
+    ) -> Any:
         leaves = Leaves(params, self.freeze)
-        sigma = self._sigma_of(leaves, pert.sigma)
+        sigma = leaves.scales(pert.sigma)
         if self.compute_dtype is not None:
             params = jax.tree.map(self._cast, params)
-        return self._population.evaluate(function, leaves, params, sigma, pert.key, pert.noise, args, in_axes)
+        population = self._own if local else self._population
+        results = population.evaluate(function, leaves, params, sigma, pert.key, pert.noise, args, in_axes)
+        if local or self._is_of_one_process:
+            return results
+        # What only some processes have could not be read.
+        return jax.lax.with_sharding_constraint(results, self._replicated)
 
     def tell(self, state: ESState, pert: Perturbation, fitness: jax.Array) -> ESState:
         """The state after descending on the fitness of a generation, (n,) or (n, groups), lower is better.
@@ -182,36 +236,29 @@ class ShardedES:
         finite fitness, or whose update is not finite, changes no params and counts as skipped. Raises TypeError below
         float32, ValueError for another shape.
         """
-        self._check_state(state)
+        check_state(state)
         self._check_perturbation(pert)
         if callable(fitness):
             raise TypeError("fitness must be an array, got a function. Call es.apply(loss, state, pert) on the batch.")
         told: ESState = self._tell(state, pert, fitness)
         return told
 
-    def _tell_eagerly(self, state: ESState, pert: Perturbation, fitness: jax.Array) -> ESState:
+    def _tell_eagerly(self, how: How, state: ESState, pert: Perturbation, fitness: jax.Array) -> ESState:
         fitness = jnp.asarray(fitness)
-        self._check_fitness(fitness)
+        check_fitness(fitness, self.n)
         leaves = Leaves(state.params, self.freeze)
         fitness = jax.lax.with_sharding_constraint(fitness, self._replicated)
         finite = jnp.isfinite(fitness)
-        worst = jnp.max(jnp.where(finite, fitness, -jnp.inf), axis=0, keepdims=True)
-        worst = jnp.where(jnp.isfinite(worst), worst, 0)
-        weights = jnp.asarray(self.shaping(jnp.where(finite, fitness, worst)))
-        if weights.shape != (self.n,):
-            raise ValueError(
-                f"shaping must return one weight a member, shape ({self.n},), got {weights.shape} for fitness of shape "
-                f"{fitness.shape}."
-            )
-        sums = self._apart(self._population.contract(leaves, pert.key, pert.noise, self._apart(weights), self.how))
-        scales = self._sigma_of(leaves, pert.sigma)
+        weights = self._apart(shaped(self.shaping, fitness, finite))
+        sums = self._apart(self._population.contract(leaves, pert.key, pert.noise, weights, how))
         masters = leaves.select(state.params)
         gradient = [
             (total * (1 / (self.n * sigma))).astype(master.dtype)
-            for total, sigma, master in zip(sums, scales, masters, strict=True)
+            for total, sigma, master in zip(sums, leaves.scales(pert.sigma), masters, strict=True)
         ]
-        updated, opt_state = self._descend(leaves, masters, self._apart(gradient), state.opt_state, pert.lr)
-        updated, opt_state = self._apart((updated, opt_state))
+        updated, opt_state = self._apart(
+            descend(self.optimizer, leaves, masters, self._apart(gradient), state.opt_state, pert.lr)
+        )
         # Momentum and weight decay would move the params even where a generation says nothing.
         moves = [(jnp.isfinite(g) & jnp.isfinite(m)).all() for g, m in zip(gradient, updated, strict=True)]
         sound = jnp.any(finite) & jnp.stack(moves).all()
@@ -219,9 +266,8 @@ class ShardedES:
             lambda new, old: jnp.where(sound, new, old), (updated, opt_state), (masters, state.opt_state)
         )
         broken = jnp.sum(~finite.reshape(self.n, -1).all(axis=1), dtype=jnp.int32)
-        params = leaves.merge(state.params, updated)
         told = state._replace(
-            params=params,
+            params=leaves.merge(state.params, updated),
             opt_state=opt_state,
             non_finite=state.non_finite + broken,
             skipped=state.skipped + (~sound).astype(jnp.int32),
@@ -232,22 +278,16 @@ class ShardedES:
     def step(self, loss: Callable[..., jax.Array]) -> Callable[..., tuple[ESState, jax.Array]]:
         """A generation as one compiled program: `(state, *args) -> (state, fitness)`. The state is donated."""
 
-        @partial(jax.jit, donate_argnums=0)
-        def step(state: ESState, *args: Any) -> tuple[ESState, jax.Array]:
-            pert, state = self.ask(state)
-            fitness = self.apply(loss, state, pert)(*args)
-            return self.tell(state, pert, fitness), fitness
+        def under(how: How) -> Callable[..., tuple[ESState, jax.Array]]:
+            @partial(jax.jit, donate_argnums=0)
+            def step(state: ESState, *args: Any) -> tuple[ESState, jax.Array]:
+                pert, state = self.ask(state)
+                fitness = self.apply(loss, state, pert)(*args)
+                return self._tell_under[how](state, pert, fitness), fitness
 
-        return step
+            return step
 
-    def _descend(
-        self, leaves: Leaves, masters: list[Any], gradient: list[Any], opt_state: Any, lr: jax.Array | None
-    ) -> tuple[list[Any], Any]:
-        if self.optimizer is None:
-            assert lr is not None
-            return [m - lr.astype(g.dtype) * g for m, g in zip(masters, gradient, strict=True)], opt_state
-        updates, opt_state = self.optimizer.update(leaves.mask(gradient), opt_state, leaves.mask(masters))
-        return [m + u.astype(m.dtype) for m, u in zip(masters, leaves.select(updates), strict=True)], opt_state
+        return self._placement.program(under)
 
     def _lr_at(self, generation: jax.Array) -> jax.Array:
         lr = self.lr(generation) if callable(self.lr) else self.lr
@@ -261,45 +301,19 @@ class ShardedES:
         apart: T = jax.lax.optimization_barrier(values) if self.deterministic else values
         return apart
 
-    def _sigma_of(self, leaves: Leaves, sigma: Any) -> list[Any]:
-        """Sigma of each trained leaf."""
-        structure = jax.tree.structure(sigma)
-        if any(np.ndim(scale) for scale in jax.tree.leaves(sigma)):
-            raise ValueError(f"sigma must give scalars, got shapes {jax.tree.map(np.shape, sigma)}.")
-        if jax.tree_util.treedef_is_leaf(structure):
-            return [sigma] * len(leaves.trained)
-        if structure != leaves.structure:
-            raise ValueError(
-                f"sigma must be one number or a tree of the structure of params, {leaves.structure}, got {structure}."
-            )
-        return leaves.select(sigma)
-
-    def _check_fitness(self, fitness: jax.Array) -> None:
-        if not jnp.issubdtype(fitness.dtype, jnp.floating):
-            raise TypeError(f"fitness must be float32 or wider, got {fitness.dtype}. Return a float loss.")
-        if jnp.finfo(fitness.dtype).bits < 32:
-            raise TypeError(
-                f"fitness must be float32 or wider, got {fitness.dtype}: below it a population's losses collapse to a "
-                "few ties. Reduce the loss in float32."
-            )
-        if fitness.ndim not in (1, 2) or fitness.shape[0] != self.n or fitness.shape[-1] == 0:
-            raise ValueError(f"fitness must have shape (n,) or (n, groups) with n={self.n}, got {fitness.shape}.")
-
-    def _check_state(self, state: Any) -> None:
-        if not isinstance(state, ESState):
-            raise TypeError(f"state must be an ESState, as init, ask and tell give it, got {type(state).__name__}.")
-
     def _check_perturbation(self, pert: Any) -> None:
-        if not isinstance(pert, Perturbation):
-            raise TypeError(f"pert must be a Perturbation, as ask gives it, got {type(pert).__name__}.")
-        if (pert.strategy, pert.n) != (self.strategy, self.n) or (pert.lr is None) != (self.lr is None):
-            raise ValueError(
-                f"The perturbation is one of {pert.strategy!r} with n={pert.n}, and this ES is {self.strategy!r} with "
-                f"n={self.n} and {'an optimizer' if self.lr is None else 'an lr'}. Ask this ES for one."
-            )
+        check_perturbation(pert, self.strategy, self.n, self.lr is not None)
 
     def _cast(self, x: jax.Array) -> jax.Array:
         return x.astype(self.compute_dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    @cached_property
+    def _own(self) -> Population:
+        return self._population.of_process(jax.process_index())
+
+    @cached_property
+    def _is_of_one_process(self) -> bool:
+        return self._replicated.is_fully_addressable
 
     @property
     def _replicated(self) -> NamedSharding:

@@ -77,6 +77,22 @@ class Leaves:
         flat = self.structure.flatten_up_to(tree)
         return [value for leaf, value in zip(self.all, flat, strict=True) if leaf.trained]
 
+    def scales(self, sigma: Any) -> list[Any]:
+        """Sigma of each trained leaf, from one number or a params-shaped tree of them.
+
+        Raises ValueError when it is neither.
+        """
+        structure = jax.tree.structure(sigma)
+        if any(np.ndim(scale) for scale in jax.tree.leaves(sigma)):
+            raise ValueError(f"sigma must give scalars, got shapes {jax.tree.map(np.shape, sigma)}.")
+        if jax.tree_util.treedef_is_leaf(structure):
+            return [sigma] * len(self.trained)
+        if structure != self.structure:
+            raise ValueError(
+                f"sigma must be one number or a tree of the structure of params, {self.structure}, got {structure}."
+            )
+        return self.select(sigma)
+
     def merge(self, tree: Any, trained: Sequence[Any]) -> Any:
         """The params-shaped tree with its trained leaves replaced."""
         replacements = iter(trained)

@@ -13,8 +13,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jax.sharding import Mesh
+from jax.sharding import AxisType, Mesh
 from jax.sharding import PartitionSpec as P
 
 from shardes.leaves import Leaves
@@ -36,28 +37,49 @@ _SHARE = 16
 
 @dataclasses.dataclass(frozen=True)
 class Population:
-    """`n` members of a strategy on a mesh, evaluated `member_chunk` at a time by each device."""
+    """`n` members of a strategy on a mesh, evaluated `member_chunk` at a time by each device.
+
+    A mesh may have only some of the devices that the whole population is split over: `places` says which, of how many.
+    """
 
     strategy: Strategy
     n: int
     mesh: Mesh
     member_chunk: int | None
     deterministic: bool = False
+    places: tuple[int, ...] | None = None
+    split: int | None = None
+
+    def of_process(self, process: int) -> Population:
+        """The part of it that the devices of a process have."""
+        axis = self.mesh.axis_names.index(POPULATION)
+        line = np.moveaxis(self.mesh.devices, axis, 0).reshape(self.devices, -1)[:, 0]
+        places = tuple(i for i, device in enumerate(line) if device.process_index == process)
+        mesh = Mesh(line[list(places)], (POPULATION,), axis_types=(AxisType.Auto,))
+        return dataclasses.replace(self, mesh=mesh, places=places, split=self.devices)
 
     @property
     def directions(self) -> int:
-        """Directions of the population, ghosts not counted."""
+        """Directions of the whole population, ghosts not counted."""
         return self.n // len(self.strategy.signs)
 
     @property
     def devices(self) -> int:
-        """Devices that the population is split over."""
+        """Devices of the mesh that members are split over."""
         return int(self.mesh.shape[POPULATION])
 
     @property
     def local(self) -> int:
         """Directions of one device, ghosts counted."""
-        return -(-self.directions // self.devices)
+        return -(-self.directions // (self.split or self.devices))
+
+    @property
+    def members(self) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """Numbers of the members on the mesh, ascending."""
+        each = self.local * len(self.strategy.signs)
+        places = np.arange(self.devices) if self.places is None else np.asarray(self.places, np.intp)
+        numbers = (places[:, None] * each + np.arange(each)).reshape(-1)
+        return numbers[numbers < self.n]
 
     def draw(self, leaves: Leaves, key: jax.Array) -> list[Any]:
         """Noise of every direction, the leading axis, split over the mesh."""
@@ -78,9 +100,9 @@ class Population:
         args: Sequence[Any],
         in_axes: Sequence[int | None],
     ) -> Any:
-        """`function(params of a member, *args)` of every member; outputs get a leading axis of n.
+        """`function(params of a member, *args)` of every member on the mesh, which get a leading axis in the outputs.
 
-        Arguments whose entry of `in_axes` is 0 have a leading axis of n of their own.
+        Arguments whose entry of `in_axes` is 0 have a leading axis of the members of their own.
         """
         signs = jnp.array(self.strategy.signs, jnp.float32)
         shared = [None if axis == 0 else arg for arg, axis in zip(args, in_axes, strict=True)]
@@ -109,7 +131,7 @@ class Population:
 
         run = self._shard(evaluate, (P(), P(), P(), P(), P(POPULATION), P(POPULATION)), P(POPULATION))
         results = run(params, sigma, key, shared, noise, jax.tree.map(self._deal, own))
-        return jax.tree.map(lambda x: x[: self.n], results)
+        return jax.tree.map(lambda x: x[: self.members.size], results)
 
     def contract(
         self, leaves: Leaves, key: jax.Array, noise: list[Any] | None, weights: jax.Array, how: str
@@ -127,7 +149,7 @@ class Population:
             total: list[jax.Array] = lax.psum(self._sum(leaves, key, noise, self._own_directions(), own), POPULATION)
             return total
 
-        if how == "A" or self.deterministic:
+        if how == "A":
             return self._shard(gather, (P(), P(), P()), P())(key, None, weights)
         return self._shard(reduce, (P(), P(POPULATION), P()), P())(key, noise, weights)
 
@@ -183,14 +205,18 @@ class Population:
 
     def _own_directions(self) -> jax.Array:
         """Numbers of the directions of this device, inside `shard_map`."""
-        first = lax.axis_index(POPULATION).astype(jnp.uint32) * jnp.uint32(self.local)
-        return first + lax.iota(jnp.uint32, self.local)
+        place = lax.axis_index(POPULATION).astype(jnp.uint32)
+        if self.places is not None:
+            place = jnp.array(self.places, jnp.uint32)[place]
+        return place * jnp.uint32(self.local) + lax.iota(jnp.uint32, self.local)
 
     def _deal(self, x: jax.Array) -> jax.Array:
-        """Values of the members, leading axis n, as (directions, signs, ...), the last member's repeated for ghosts."""
-        members = self.local * self.devices * len(self.strategy.signs)
-        if members != self.n:
-            x = x[jnp.minimum(jnp.arange(members), self.n - 1)]
+        """Values of the members as (directions, signs, ...), the last member's repeated for ghosts."""
+        members, count = self.local * self.devices * len(self.strategy.signs), self.members.size
+        if count == 0:
+            x = jnp.zeros((members, *x.shape[1:]), x.dtype)
+        elif members != count:
+            x = x[jnp.minimum(jnp.arange(members), count - 1)]
         return x.reshape(-1, len(self.strategy.signs), *x.shape[1:])
 
     def _shard[T](self, function: Callable[..., T], in_specs: Any, out_specs: Any) -> Callable[..., T]:

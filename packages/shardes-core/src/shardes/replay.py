@@ -19,8 +19,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardes.callbacks.base import Run, is_writer
+from shardes.callbacks.watching import Watcher
 from shardes.configuration import checksum, configuration, difference
 from shardes.es import ShardedES
+from shardes.generation import Generation
 from shardes.state import ESState
 
 __all__ = ["ReplayError", "ReplayLog", "replay"]
@@ -35,11 +38,12 @@ class ReplayError(Exception):
     """A replay log cannot be read, or is not one of this run."""
 
 
-class ReplayLog:
+class ReplayLog(Watcher):
     """A run's fitness on disk, a few bytes a member: appended generation by generation, read by `replay`.
 
     Opened by a run's state, a log is begun or gone on with: records at or after the state's generation, and what a
-    killed process left half-written, are dropped. Opened without one it is only read.
+    killed process left half-written, are dropped. Opened without one it is only read. It is a callback of
+    `shardes.fit`, which closes it. In a run of many processes process 0 writes.
 
     Args:
         path: the file.
@@ -55,6 +59,8 @@ class ReplayLog:
         self.path = Path(path)
         self.es = es
         self._file: Any = None
+        if state is not None and not is_writer():
+            return
         if state is not None and int(state.generation) == 0:
             self._begin(state)
         else:
@@ -65,9 +71,13 @@ class ReplayLog:
     def append(self, generation: int, fitness: Any) -> None:
         """Write the fitness that generation `generation` was told; it is in the file when this returns.
 
+        In a process that does not write it does nothing.
+
         Raises:
             ReplayError: the log was opened to be read, or the generation is not its next one.
         """
+        if not is_writer():
+            return
         if self._file is None:
             raise ReplayError(f"{self.path} was opened to be read. Give ReplayLog the state of the run to append.")
         values = np.asarray(fitness, np.float32)
@@ -81,6 +91,20 @@ class ReplayLog:
         self._file.write(struct.pack("<I", zlib.crc32(rest)) + rest)
         self._file.flush()
         self._next += 1
+
+    def begin(self, run: Run) -> None:
+        """Refuse a run that the log does not go on with."""
+        if self._file is None or int(run.state.generation) != self._next:
+            at = "was opened to be read" if self._file is None else f"goes on with generation {self._next}"
+            raise ReplayError(f"{self.path} {at}, and the run is at {int(run.state.generation)}. Give it that state.")
+
+    def watch(self, generation: Generation) -> None:
+        """Append a generation's fitness."""
+        self.append(generation.number, generation.fitness)
+
+    def finish(self, run: Run) -> None:
+        """Close the file."""
+        self.close()
 
     def close(self) -> None:
         """Close the file, its bytes on the disk."""

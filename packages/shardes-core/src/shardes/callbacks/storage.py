@@ -1,0 +1,157 @@
+"""States on the disk, by orbax: written aside and then put in place, read back only when they are whole."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardes.configuration import checksum, configuration, difference
+from shardes.es import ShardedES
+from shardes.state import ESState
+
+__all__ = ["RestoreError", "Storage"]
+
+_FORMAT = "shardes checkpoint 1"
+
+
+class RestoreError(Exception):
+    """A checkpoint cannot be read, or is not one of this run."""
+
+
+class Storage:
+    """The checkpoints in a folder, which exists.
+
+    Args:
+        folder: an absolute path.
+        keep_last: how many of the latest are kept.
+        keep_best: how many of the lowest mean are kept besides.
+    """
+
+    def __init__(self, folder: Path, keep_last: int, keep_best: int) -> None:
+        import orbax.checkpoint as ocp
+        from orbax.checkpoint import checkpoint_managers
+
+        latest = checkpoint_managers.LatestN(keep_last)
+        best = checkpoint_managers.BestN(get_metric_fn=lambda metrics: -metrics["mean"], n=keep_best)
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=checkpoint_managers.AnyPreservationPolicy([latest, best] if keep_best else [latest]),
+            best_fn=lambda metrics: metrics["mean"],
+            best_mode="min",
+            create=False,
+            cleanup_tmp_directories=True,
+            # Every process has the whole state: one writes, and waits for no other.
+            multiprocessing_options=ocp.options.MultiprocessingOptions(
+                primary_host=0, active_processes={0} if jax.process_count() > 1 else None
+            ),
+        )
+        handlers = {"state": ocp.StandardCheckpointHandler(), "run": ocp.JsonCheckpointHandler()}
+        self._manager: Any = ocp.CheckpointManager(folder, item_handlers=handlers, options=options)
+        self.folder = folder
+
+    def latest(self) -> int | None:
+        """Generations done in the latest checkpoint."""
+        latest: int | None = self._manager.latest_step()
+        return latest
+
+    def all(self) -> list[int]:
+        """Generations done in every checkpoint, ascending."""
+        return sorted(self._manager.all_steps())
+
+    def save(self, es: ShardedES, state: ESState, done: int, mean: float) -> None:
+        """Begin to write the state after `done` generations; it may be donated when this returns."""
+        import orbax.checkpoint as ocp
+
+        # Copied, since an array on the host may share the memory that the next generation takes.
+        arrays = {name: np.array(leaf.addressable_data(0)) for name, leaf in _named(state).items()}
+        run = {
+            "format": _FORMAT,
+            "configuration": configuration(es),
+            "key_implementation": "threefry2x32",
+            "leaves": _described(arrays),
+            "checksum": checksum(arrays),
+        }
+        self._manager.save(
+            done,
+            # An array without entries cannot be saved, and need not be.
+            args=ocp.args.Composite(
+                state=ocp.args.StandardSave({name: array for name, array in arrays.items() if array.size}),
+                run=ocp.args.JsonSave(run),
+            ),
+            metrics={"mean": mean if math.isfinite(mean) else sys.float_info.max},
+        )
+
+    def read(self, es: ShardedES, state: ESState, done: int) -> list[np.ndarray[Any, Any]]:
+        """The leaves of a checkpoint of a run, whose structure and key are those of `state`.
+
+        Raises:
+            RestoreError: it is damaged, or of another run.
+        """
+        where = self.folder / str(done)
+        try:
+            arrays = self._read(es, _named(state), done, where)
+        except RestoreError:
+            raise
+        except Exception as error:
+            # Whatever a damaged file makes of orbax and its storage.
+            raise RestoreError(
+                f"{where} cannot be read: {type(error).__name__}: {str(error)[:300]}. Delete it to go on from the one "
+                "before."
+            ) from error
+        if arrays[".key"].tolist() != np.asarray(state.key).tolist():
+            raise RestoreError(f"{where} is of a run with another key.")
+        return list(arrays.values())
+
+    def _read(self, es: ShardedES, named: Mapping[str, Any], done: int, where: Path) -> dict[str, np.ndarray[Any, Any]]:
+        import orbax.checkpoint as ocp
+
+        run = self._manager.restore(done, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run
+        if not isinstance(run, dict) or run.get("format") != _FORMAT:
+            raise RestoreError(f"{where} is no checkpoint of shardes.")
+        found = difference(configuration(es), run["configuration"])
+        if found:
+            raise RestoreError(f"{where} is of another configuration: {found}.")
+        required = _described(named)
+        if run["leaves"] != required:
+            raise RestoreError(f"{where} is of other params or another optimizer: {_first(run['leaves'], required)}.")
+        kept = {name: leaf for name, leaf in named.items() if leaf.size}
+        stored = self._manager.item_metadata(done).state
+        shapes = [[name, np.dtype(entry.dtype).name, list(entry.shape)] for name, entry in stored.items()]
+        if sorted(shapes) != sorted(_described(kept)):
+            raise RestoreError(f"{where} is damaged: its arrays are not those that it lists.")
+        targets = {name: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape) for name, leaf in kept.items()}
+        restored = self._manager.restore(done, args=ocp.args.Composite(state=ocp.args.StandardRestore(targets))).state
+        arrays = {
+            name: restored[name] if leaf.size else np.zeros(leaf.shape, leaf.dtype) for name, leaf in named.items()
+        }
+        if checksum(arrays) != run["checksum"]:
+            raise RestoreError(f"{where} is damaged: its checksum is another. Delete it to go on from the one before.")
+        return arrays
+
+    def close(self) -> None:
+        """Wait until all that was saved is on the disk."""
+        try:
+            self._manager.wait_until_finished()
+        finally:
+            self._manager.close()
+
+
+def _named(state: ESState) -> dict[str, Any]:
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]}
+
+
+def _described(leaves: Mapping[str, Any]) -> list[list[Any]]:
+    return [[name, np.dtype(leaf.dtype).name, list(leaf.shape)] for name, leaf in leaves.items()]
+
+
+def _first(found: Sequence[Any], required: Sequence[Any]) -> str:
+    """The first difference of two lists of leaves."""
+    for entry, wanted in zip(found, required, strict=False):
+        if entry != wanted:
+            return f"it has {entry}, and {wanted} is required"
+    return f"it has {len(found)} leaves, and {len(required)} are required"
