@@ -60,11 +60,9 @@ def show_info(name: Annotated[str, typer.Argument(help="A name that `list` shows
     if as_json:
         _print_json(_entry(entry))
         return
-    shown: dict[str, Any] = {"repository": "none, the model comes with the package"}
-    if not entry.bundled:
-        shown = {"repository": entry.repo_id, "revision": entry.revision}
-    _print_fields({name: getattr(entry, name) for name in ("name", "family", "architecture", "parameters", "licence")})
-    _print_fields(shown)
+    fields = {key: getattr(entry, key) for key in ("name", "family", "architecture", "parameters", "licence")}
+    repository = entry.repo_id or "none, the model comes with the package"
+    _print_fields(fields | {"repository": repository, "revision": entry.revision})
 
 
 @app.command()
