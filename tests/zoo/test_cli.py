@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shardes import zoo
-from shardes.zoo import commands
+from shardes.zoo import printing
 from shardes.zoo.commands import app
 
 from .snapshots import BAD, CHECKPOINTS
@@ -52,7 +52,7 @@ def test_list_shows_the_columns_that_fit_a_terminal_and_a_program_all(
     width: int | None, left_out: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width or 40))
-    monkeypatch.setattr(commands, "_is_a_terminal", lambda: width is not None)
+    monkeypatch.setattr(printing, "_is_a_terminal", lambda: width is not None)
     found = run("list")
     lines = found.stdout.splitlines()
     assert len(lines) == 1 + len(zoo.names())

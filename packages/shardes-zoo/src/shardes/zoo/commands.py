@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import shutil
 import signal
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +16,7 @@ import typer
 
 from shardes.zoo.errors import ZooError
 from shardes.zoo.model import Model
+from shardes.zoo.printing import print_fields, print_json, print_table
 from shardes.zoo.registry import MODELS, Entry, info
 from shardes.zoo.snapshot.tokenizer import Tokenizer
 
@@ -43,13 +41,13 @@ Offline = Annotated[bool, typer.Option("--offline", help="Read the cache alone."
 def list_models(as_json: AsJson = False) -> None:
     """List the models that have a name of their own."""
     if as_json:
-        _print_json([_entry(entry) for entry in MODELS])
+        print_json([_entry(entry) for entry in MODELS])
         return
     rows = [
         (entry.name, f"{entry.parameters:,}", entry.licence, entry.repo_id or "bundled", entry.architecture)
         for entry in MODELS
     ]
-    _print_table(("name", "parameters", "licence", "repository", "architecture"), rows, right="parameters")
+    print_table(("name", "parameters", "licence", "repository", "architecture"), rows, right="parameters")
 
 
 @app.command("info")
@@ -58,11 +56,11 @@ def show_info(name: Annotated[str, typer.Argument(help="A name that `list` shows
     with _errors():
         entry = info(name)
     if as_json:
-        _print_json(_entry(entry))
+        print_json(_entry(entry))
         return
     fields = {key: getattr(entry, key) for key in ("name", "family", "architecture", "parameters", "licence")}
     repository = entry.repo_id or "none, the model comes with the package"
-    _print_fields(fields | {"repository": repository, "revision": entry.revision})
+    print_fields(fields | {"repository": repository, "revision": entry.revision})
 
 
 @app.command()
@@ -80,7 +78,7 @@ def pull(
     with _errors():
         source = find(name, revision, token=token, cache_dir=cache_dir, offline=offline)
     if as_json:
-        _print_json({"folder": str(source.folder), "repo_id": source.repo_id, "commit": source.commit})
+        print_json({"folder": str(source.folder), "repo_id": source.repo_id, "commit": source.commit})
     else:
         typer.echo(source.folder)
 
@@ -117,9 +115,9 @@ def verify(
         "forward": "finite" if forward else "not run, since this is no model of tokens",
     }
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
-        _print_fields(found)
+        print_fields(found)
 
 
 @app.command()
@@ -161,7 +159,7 @@ def generate(
         added = added[: ends[0]] if ends else added
         text = tokenizer.decode(added, skip_special_tokens=True)
     if as_json:
-        _print_json({"prompt_ids": ids, "ids": added, "text": text})
+        print_json({"prompt_ids": ids, "ids": added, "text": text})
     else:
         typer.echo(text)
 
@@ -180,33 +178,6 @@ def _prompt(model: Model, prompt: str, chat: bool) -> tuple[Tokenizer, list[int]
 
 def _entry(entry: Entry) -> dict[str, Any]:
     return dataclasses.asdict(entry) | {"bundled": entry.bundled}
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _print_fields(fields: Mapping[str, Any]) -> None:
-    """A field a line; those that are None are left out."""
-    for name, value in fields.items():
-        if value is not None:
-            typer.echo(f"{name:<14}{f'{value:,}' if isinstance(value, int) else value}")
-
-
-def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: str) -> None:
-    """As many columns as the terminal has room for; all of them where there is none, so that programs miss nothing."""
-    room = shutil.get_terminal_size().columns if _is_a_terminal() else None
-    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-    fitting = [i for i in range(len(titles)) if i == 0 or room is None or sum(widths[: i + 1]) + 2 * i <= room]
-    for row in (titles, *rows):
-        cells = [row[i].rjust(widths[i]) if titles[i] == right else row[i].ljust(widths[i]) for i in fitting]
-        typer.echo("  ".join(cells).rstrip())
-    if left_out := titles[len(fitting) :]:
-        typer.echo(f"The terminal is too narrow for: {', '.join(left_out)}.", err=True)
-
-
-def _is_a_terminal() -> bool:
-    return sys.stdout.isatty()
 
 
 @contextlib.contextmanager
