@@ -22,7 +22,7 @@ _MAX_LENGTH = 2**13
 
 _CHARACTER = re.compile(
     r"\\(?:[pP]\{[^{}]*\}|x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[aefnrtvdDhHsSwWNORX0]|[^a-zA-Z0-9])"
-    r"|[^\\\[\]()|^$*+?]",
+    r"|[^\\\[()|^$*+?]",
     re.DOTALL,
 )
 _IN_CLASS = re.compile(r"[()|^$*+?]|\\b")
