@@ -17,7 +17,8 @@ _TWICE = 1.0
 class Interruption:
     """While it is entered, the first SIGINT or SIGTERM is noted in `received`; a later one raises KeyboardInterrupt.
 
-    One within a second of the first is the same: launchers send it on to a process that has had it already. Outside the main thread, to which Python gives signals, it does nothing.
+    One within a second of the first is the same: launchers send it on to a process that has had it already. Outside
+    the main thread, to which Python gives signals, it does nothing.
     """
 
     def __init__(self) -> None:
