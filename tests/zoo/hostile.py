@@ -85,7 +85,7 @@ def answering(which: Callable[[Any], bool], how: Callable[[Any], object]) -> Cal
     return fault
 
 
-def forever(handler: Any, part: bytes, pause: float = 0.0, most: int = 2**32) -> int:
+def forever(handler: Any, part: bytes, pause: float = 0.0, most: int = 2**28) -> int:
     """Send until the other side has enough of it."""
     sent = 0
     with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def test_a_token_is_a_str(hub: Hub, tmp_path: Path) -> None:
 def test_a_process_that_dies_is_named(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client.sys, "executable", "/bin/false")
     assert "its process ended with 1" in refusal(tmp_path)
+    monkeypatch.setattr(client.sys, "executable", "/nowhere/python")
+    assert "/nowhere/python cannot be started to talk with the Hub: No such file or directory" in refusal(tmp_path)
 
 
 SCRIPT = """
@@ -76,9 +79,12 @@ def gone(pid: int) -> bool:
     return True
 
 
-@pytest.mark.skipif(not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists(), reason="needs /proc")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_what_is_interrupted(hub: Hub, tmp_path: Path, how: signal.Signals) -> None:
+needs_proc = pytest.mark.skipif(not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists(), reason="/proc")
+
+
+@contextlib.contextmanager
+def stalled(hub: Hub, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, threading.Event]]:
+    """A load in the middle of its weights, its process, and what lets it go on."""
     begun, end = threading.Event(), threading.Event()
 
     def stall(handler: Any) -> None:
@@ -86,32 +92,46 @@ def test_nothing_is_left_of_what_is_interrupted(hub: Hub, tmp_path: Path, how: s
         handler.wfile.write(WEIGHTS[: 2**17])
         begun.set()
         end.wait(60)
+        handler.wfile.write(WEIGHTS[2**17 :])
 
     hub.fault = answering(weights, stall)
     environment = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, tmp_path / "cache"],
         **{"env": os.environ | environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
-        # As by a terminal, which signals all of them.
         start_new_session=True,
     )
     try:
         assert begun.wait(60)
-        while not list(tmp_path.glob("cache/**/*.incomplete")):
-            assert process.poll() is None
+        assert list(tmp_path.glob("cache/**/*.incomplete"))
         (child,) = children(process.pid)
-        if how == signal.SIGINT:
-            os.killpg(process.pid, how)
-        else:
-            process.send_signal(how)
+        yield process, child, end
+    finally:
+        end.set()
+        process.kill()
+
+
+@needs_proc
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_what_is_interrupted(hub: Hub, tmp_path: Path, how: signal.Signals) -> None:
+    with stalled(hub, tmp_path) as (process, child, _):
+        process.send_signal(how)
         out, err = process.communicate(timeout=20)
         assert (out, err) == (b"interrupted\n" if how == signal.SIGINT else b"", b"")
         ended = time.monotonic()
         while not gone(child) or list(tmp_path.glob("cache/**/*.incomplete")):
             assert time.monotonic() < ended + 20
-    finally:
+
+
+@needs_proc
+def test_an_interrupt_is_for_the_parent(hub: Hub, tmp_path: Path) -> None:
+    """A terminal sends it to both."""
+    with stalled(hub, tmp_path) as (process, child, end):
+        os.kill(child, signal.SIGINT)
         end.set()
-        process.kill()
+        assert process.communicate(timeout=60) == (b"", b"")
+        assert process.returncode == 0
+    assert list(tmp_path.glob("cache/**/model.safetensors"))
 
 
 def test_progress_is_shown(hub: Hub, tmp_path: Path) -> None:

@@ -44,13 +44,15 @@ class Client:
         environment = os.environ | {"HF_ENDPOINT": constants.ENDPOINT}
         if are_progress_bars_disabled():
             environment["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", worker.__file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            text=True,
-        )
+        command = [sys.executable, "-P", worker.__file__]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        try:
+            self._process = subprocess.Popen(command, env=environment, **pipes)
+        except OSError as error:
+            raise HubError(
+                f"{sys.executable} cannot be started to talk with the Hub: {error.strerror}. Check sys.executable and "
+                "the limits on processes, or download in another process and use offline=True."
+            ) from error
         self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._made: list[str] = []
         self._started = False
