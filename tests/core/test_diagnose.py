@@ -199,14 +199,16 @@ def test_a_leaf_whose_perturbation_is_rounded_away():
     assert "'b' loses 100%" in advice(diagnosis, "perturbation lost") or "most in 'b'" in str(diagnosis)
 
 
-@pytest.mark.parametrize(("lr", "words"), [(1e-9, "Too small"), (10.0, "Large")])
-def test_an_update_of_the_wrong_size(lr, words):
+@pytest.mark.parametrize(
+    ("lr", "words", "alarm"), [(1e-9, "Too small", True), (2e-6, "Small", False), (10.0, "Large", True)]
+)
+def test_an_update_of_the_wrong_size(lr, words, alarm):
     diagnosis = diagnosed(es=small_es(lr=lr))
-    assert diagnosis.alarms == ("update to weights",)
+    assert diagnosis.alarms == ("update to weights",) * alarm
     assert words in advice(diagnosis, "update to weights")
-    assert f"(now {lr:.2g})" in advice(diagnosis, "update to weights")
-    assert (diagnosis.update_vanished > 0.9) == (lr < 1)
-    assert (diagnosis.update_ratio > 0.1) == (lr > 1)
+    assert (f"(now {lr:.2g})" in advice(diagnosis, "update to weights")) == alarm
+    assert (diagnosis.update_vanished > 0.9) == (words == "Too small")
+    assert (diagnosis.update_ratio > 0.1) == (words == "Large")
 
 
 def test_params_that_are_zero_have_no_ratio():
@@ -223,8 +225,8 @@ def test_data_that_the_loss_captured():
     held = jnp.ones((2**18,))
 
     def capturing(params, target):
-        data = jnp.mean(CAPTURED * target[:, None]) + jnp.mean(jax.jit(jnp.add)(held, 1.0))
-        return quadratic(params, target) + data
+        inner = jax.jit(lambda: jnp.mean(CAPTURED * target[:, None]))
+        return quadratic(params, target) + inner() + jnp.mean(held)
 
     diagnosis = diagnosed(capturing)
     found = [(constant.name, constant.shape, constant.dtype, constant.nbytes) for constant in diagnosis.constants]
@@ -254,6 +256,12 @@ def test_too_few_members():
     # 0.1^2 = m / (m + d + 1).
     assert diagnosis.n_for_alignment == pytest.approx(2 * (2**15 + 1) / 99, abs=2)
     assert f"raise n ({diagnosis.n_for_alignment:,} gives 0.1)" in advice(diagnosis, "cosine to gradient")
+
+
+def test_one_member_says_nothing_of_the_gradient():
+    diagnosis = diagnosed(es=small_es(strategy=IIDGaussian(), n=1))
+    assert diagnosis.cosine == 0
+    assert "No two members to compare" in advice(diagnosis, "distinct fitness")
 
 
 def test_generations_that_were_lost():

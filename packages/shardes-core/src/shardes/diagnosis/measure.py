@@ -68,12 +68,12 @@ def diagnose(es: ShardedES, state: ESState, loss: Callable[..., jax.Array], *bat
     dimension = sampled_dimension(es.strategy, leaves)
     noise = jax.eval_shape(lambda: leaves.noise(es.strategy, pert.key, jnp.uint32(0)))
     flops, at_least = cost(program)
-    past = jax.device_get((state.generation, state.non_finite, state.skipped, told.skipped, pert.lr))
+    past, skipped, lr = jax.device_get((state._replace(params=None, opt_state=None), told.skipped, pert.lr))
     return Diagnosis(
         strategy=repr(es.strategy),
         n=es.n,
-        generation=int(past[0]),
-        lr=None if past[4] is None else float(past[4]),
+        generation=int(past.generation),
+        lr=None if lr is None else float(lr),
         distinct=int(of_fitness["distinct"]),
         non_finite=int(of_fitness["non_finite"]),
         spread=float(of_fitness["spread"]),
@@ -92,15 +92,15 @@ def diagnose(es: ShardedES, state: ESState, loss: Callable[..., jax.Array], *bat
         n_for_alignment=signs * directions_for(es.strategy, 0.1, dimension),
         update_ratio=float(of_update["change"] / of_update["norm"]) if of_update["norm"] else None,
         update_vanished=float(of_update["vanished"]),
-        update_skipped=bool(past[3] > past[2]),
+        update_skipped=bool(skipped > past.skipped),
         constants=large_constants(loss, program),
         flops=flops,
         flops_at_least=at_least,
         temporary_bytes=getattr(evaluation.memory_analysis(), "temp_size_in_bytes", None),
         members_a_device=population.local * signs,
         members_at_once=_members_at_once(es),
-        past_non_finite=int(past[1]),
-        past_skipped=int(past[2]),
+        past_non_finite=int(past.non_finite),
+        past_skipped=int(past.skipped),
     )
 
 

@@ -147,12 +147,15 @@ def _update(d: Diagnosis) -> Line:
         return Line(name, number, advice, True)
     if d.update_ratio is None:
         return Line(name, number, "No ratio: the params are all zero.")
-    if d.update_ratio < 1e-7 or d.update_vanished > 0.5:
-        advice = f"Too small: {d.update_vanished:.0%} of the entries do not change at all in their dtype. Raise {lr}."
-        return Line(name, number, advice, True)
+    unchanged = f"{d.update_vanished:.1%} of the entries do not change"
+    if d.update_ratio < 1e-7:
+        return Line(name, number, f"Too small: {unchanged}, the rest hardly. Raise {lr}.", True)
+    if d.update_ratio < 1e-5:
+        advice = f"Small: it takes {0.01 / d.update_ratio:,.0f} generations of one mind to move the params by 1%."
+        return Line(name, number, advice)
     if d.update_ratio > 0.1:
         return Line(name, number, f"Large: one generation moves the params by {d.update_ratio:.0%}. Lower {lr}.", True)
-    return Line(name, number, f"Fine: {d.update_vanished:.1%} of the entries do not change.")
+    return Line(name, number, f"Fine: {unchanged}.")
 
 
 def _constants(d: Diagnosis) -> Line:

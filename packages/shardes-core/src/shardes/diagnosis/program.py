@@ -22,7 +22,7 @@ class Constant:
     """An array that a loss captured instead of taking it as an argument."""
 
     name: str
-    """The variable of the loss that holds it; empty where it is none of them."""
+    """The variable that holds it, of the loss or of its module; empty where it is none of them."""
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
@@ -105,13 +105,12 @@ def _literals(program: Any) -> list[Any]:
 
 
 def _variables(loss: Callable[..., Any]) -> dict[int, str]:
-    """Names of what a function captured, by the identity of every array in it."""
-    try:
-        captured = inspect.getclosurevars(inspect.unwrap(loss))
-    except TypeError:
+    """Names of the arrays in the scopes that a function sees, by their identity."""
+    function = inspect.unwrap(loss)
+    if not inspect.isfunction(function):
         return {}
-    scopes = {**captured.globals, **captured.nonlocals}
-    return {_identity(leaf): name for name, value in scopes.items() for leaf in jax.tree.leaves(value)}
+    scopes = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    return {_identity(value): name for name, value in scopes.items() if isinstance(value, jax.Array | np.ndarray)}
 
 
 def _identity(value: Any) -> int:
