@@ -5,6 +5,7 @@ from pkgutil import extend_path
 __path__ = extend_path(__path__, __name__)
 
 from shardes import callbacks, distributed, presets, random, shaping
+from shardes.diagnosis import Diagnosis, diagnose
 from shardes.es import ShardedES
 from shardes.fit import fit
 from shardes.generation import Generation, History, Summary
@@ -16,6 +17,7 @@ from shardes.strategies import IIDGaussian, LowRank, Mirrored, SeedRegenerated, 
 from shardes.structured import StructuredWeight, StructuredWeightError
 
 __all__ = [
+    "Diagnosis",
     "ESState",
     "Generation",
     "History",
@@ -34,6 +36,7 @@ __all__ = [
     "StructuredWeightError",
     "Summary",
     "callbacks",
+    "diagnose",
     "distributed",
     "fit",
     "make_mesh",

@@ -30,7 +30,8 @@ class Live:
         self._bar.update(self._task, completed=done, left=f"left {left}" if left else "")
         line = Text()
         for name, value in numbers:
-            line.append(f"{name} ", style="dim")
+            # Held together where the line wraps.
+            line.append(f"{name}\N{NO-BREAK SPACE}", style="dim")
             line.append(f"{value}  ", style="bold red" if name == "non-finite" and value != "0" else "bold")
         self._display.update(Group(self._bar, line))
 

@@ -31,6 +31,9 @@ class Storage:
         folder: an absolute path.
         keep_last: how many of the latest are kept.
         keep_best: how many of the lowest mean are kept besides.
+
+    Raises:
+        RestoreError: what it holds cannot be read.
     """
 
     def __init__(self, folder: Path, keep_last: int, keep_best: int) -> None:
@@ -51,8 +54,11 @@ class Storage:
             ),
         )
         handlers = {"state": ocp.StandardCheckpointHandler(), "run": ocp.JsonCheckpointHandler()}
-        self._manager: Any = ocp.CheckpointManager(folder, item_handlers=handlers, options=options)
         self.folder = folder
+        try:
+            self._manager: Any = ocp.CheckpointManager(folder, item_handlers=handlers, options=options)
+        except Exception as error:
+            raise self._unreadable(folder, error) from error
 
     def latest(self) -> int | None:
         """Generations done in the latest checkpoint."""
@@ -98,11 +104,7 @@ class Storage:
         except RestoreError:
             raise
         except Exception as error:
-            # Whatever a damaged file makes of orbax and its storage.
-            raise RestoreError(
-                f"{where} cannot be read: {type(error).__name__}: {str(error)[:300]}. Delete it to go on from the one "
-                "before."
-            ) from error
+            raise self._unreadable(where, error) from error
         if arrays[".key"].tolist() != np.asarray(state.key).tolist():
             raise RestoreError(f"{where} is of a run with another key.")
         return list(arrays.values())
@@ -132,6 +134,14 @@ class Storage:
         if checksum(arrays) != run["checksum"]:
             raise RestoreError(f"{where} is damaged: its checksum is another. Delete it to go on from the one before.")
         return arrays
+
+    @staticmethod
+    def _unreadable(where: Path, error: Exception) -> RestoreError:
+        """What a damaged file makes of orbax and its storage can be any error."""
+        return RestoreError(
+            f"{where} cannot be read: {type(error).__name__}: {str(error)[:300]}. Delete the damaged checkpoint to go "
+            "on from the one before."
+        )
 
     def close(self) -> None:
         """Wait until all that was saved is on the disk."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
 import jax
@@ -66,3 +69,28 @@ def initialize(
             "num_processes and process_id, start the script with `python -m shardes.distributed --processes 2 "
             "script.py`, or do not call initialize in a run of one process."
         ) from error
+    _end_others_when_this_fails()
+
+
+def _end_others_when_this_fails() -> None:
+    """Have an exception that nobody catches end the process, so that the others notice.
+
+    JAX would make it wait at the end for the others, which wait for it.
+    """
+    shown = sys.excepthook
+    failed = False
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        nonlocal failed
+        failed = True
+        shown(kind, error, trace)
+
+    def leave() -> None:
+        if failed:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+
+    sys.excepthook = show
+    # Called after what is registered later, and before JAX waits.
+    atexit.register(leave)
