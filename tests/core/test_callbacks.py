@@ -1,6 +1,5 @@
 """What callbacks write and show, from real runs, and when they end one."""
 
-import collections
 import json
 import os
 import pty
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 
 import shardes
-from shardes.callbacks import EarlyStop, JSONLLog, Progress, TensorBoard
+from shardes.callbacks import EarlyStop, JSONLLog, Progress, Run, TensorBoard
 from shardes.generation import Summary
 
 from .support import make_es, slow
@@ -161,18 +160,15 @@ def test_plain_lines(es, capsys):
     assert capsys.readouterr().err.splitlines()[1:][-1] == "The run ended by callback."
 
 
-def test_rates_are_those_of_the_last_half_minute():
-    """Two generations a second of 50 members, after a first that took a minute to compile."""
-    progress = Progress(tokens=10)
-    progress._run = type("Run", (), {"generations": 200, "es": type("ES", (), {"n": 50})})
-    progress._times = collections.deque()
-    progress._live = progress._shown = None
-    progress.every = 1e9
+def test_rates_are_those_of_the_last_half_minute(es):
+    """Two generations a second of 8 members, after a first that took a minute to compile."""
+    progress = Progress(tokens=10, every=1e9)
+    progress.begin(Run(es, begin(es), 200))
     for number in range(100):
         summary = Summary(number, 1.0, 1.0, 0.0, 0, 0.0, 60 + number / 2)
         progress.watch(type("Over", (), {"summary": summary}))
     numbers = dict(progress._numbers(summary))
-    assert (numbers["members/s"], numbers["tokens/s"]) == ("100", "1k")
+    assert (numbers["members/s"], numbers["tokens/s"]) == ("16", "160")
     assert progress._left() == "0:00:50"
 
 

@@ -35,6 +35,10 @@ class Live:
             line.append(f"{value}  ", style="bold red" if name == "non-finite" and value != "0" else "bold")
         self._display.update(Group(self._bar, line))
 
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._display.console.print(text, highlight=False, markup=False)
+
     def close(self) -> None:
         """Leave the last state of it on the terminal."""
         self._bar.update(self._task, left="")

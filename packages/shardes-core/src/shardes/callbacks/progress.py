@@ -54,6 +54,8 @@ class Progress(Watcher):
     def watch(self, generation: Generation) -> None:
         """Show a generation, if it is time."""
         summary = generation.summary
+        if self._latest is None and self._run.es.placement is not None:
+            self._say(str(self._run.es.placement))
         self._latest = summary
         self._times.append((summary.generation + 1, summary.seconds))
         while summary.seconds - self._times[0][1] > _WINDOW and len(self._times) > 2:
@@ -72,12 +74,18 @@ class Progress(Watcher):
         if run.ended not in ("generations", "error"):
             print(f"The run ended by {run.ended}.", file=sys.stderr, flush=True)
 
+    def _say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.say(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
     def _print(self, summary: Summary) -> None:
         self._shown = (summary.generation, time.monotonic())
         numbers = "  ".join(f"{name} {value}" for name, value in self._numbers(summary))
         left = self._left()
         at = f"generation {summary.generation + 1}/{self._run.generations}"
-        print(f"{at}  {numbers}{f'  left {left}' if left else ''}", file=sys.stderr, flush=True)
+        self._say(f"{at}  {numbers}{f'  left {left}' if left else ''}")
 
     def _numbers(self, summary: Summary) -> list[tuple[str, str]]:
         numbers = [
