@@ -1,5 +1,7 @@
 """A log of fitness rebuilds a run's params, is small, and is refused where it is not sound or not of the run."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,6 +63,19 @@ def test_a_run_of_a_paper_fits_in_a_hundred_kilobytes(tmp_path):
     assert sum(1 for _ in ReplayLog(tmp_path / "log", es)) == 500
 
 
+def test_it_is_a_callback(es, played, tmp_path):
+    path, state = played
+    log = ReplayLog(tmp_path / "new" / "log", es, es.init(jax.random.key(5), make_params()))
+    fit = functools.partial(shardes.fit, es, task=loss, data=IDS)
+    half, _ = fit(es.init(jax.random.key(5), make_params()), generations=2, callbacks=[log])
+    with pytest.raises(ReplayError, match=r"was opened to be read, and the run is at 2. Give it that state"):
+        fit(half, generations=4, callbacks=[log])
+    with pytest.raises(ReplayError, match=r"goes on with generation 0, and the run is at 2"):
+        fit(half, generations=4, callbacks=[ReplayLog(tmp_path / "other", es, state._replace(generation=np.int32(0)))])
+    fit(half, generations=4, callbacks=[ReplayLog(tmp_path / "new" / "log", es, half)])
+    assert (tmp_path / "new" / "log").read_bytes() == path.read_bytes()
+
+
 def test_groups_are_kept(tmp_path):
     es = make_es("seed", 4, shaping=shardes.shaping.group_relative)
     fitness = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -94,12 +109,29 @@ def test_what_a_run_leaves_that_is_killed_at_once_is_no_obstacle(es, step, playe
     assert_identical(jax.device_get(state_again), jax.device_get(state))
 
 
-def test_a_log_is_not_overwritten(es, played):
-    with pytest.raises(ReplayError, match=r"exists, and a run at generation 0 begins a log. Move it away"):
-        ReplayLog(played[0], es, es.init(jax.random.key(5), make_params()))
-    (played[0]).write_text("a diary\n")
-    with pytest.raises(ReplayError, match="exists"):
-        ReplayLog(played[0], es, es.init(jax.random.key(5), make_params()))
+def test_a_run_that_begins_again_loses_nothing(es, step, played):
+    """Generation 0 once more: what comes out the same stays, what does not goes, with all after it."""
+    path, _ = played
+    content = path.read_bytes()
+    play(es, path, es.init(jax.random.key(5), make_params()), 2, step)
+    assert path.read_bytes() == content
+    with ReplayLog(path, es, es.init(jax.random.key(5), make_params())) as log:
+        fitness = list(log)
+        log.append(0, fitness[0])
+        log.append(1, fitness[1] + 1)
+    np.testing.assert_array_equal(list(ReplayLog(path, es)), [fitness[0], fitness[1] + 1])
+
+
+def test_a_log_of_something_else_is_not_overwritten(es, played):
+    path, _ = played
+    with pytest.raises(ReplayError, match=r"is of a run with another key. Move it away"):
+        ReplayLog(path, es, es.init(jax.random.key(6), make_params()))
+    with pytest.raises(ReplayError, match=r"is of a run from other params. Move it away"):
+        ReplayLog(path, es, es.init(jax.random.key(5), make_params(seed=1)))
+    path.write_text("a diary\n")
+    with pytest.raises(ReplayError, match="does not begin as a replay log"):
+        ReplayLog(path, es, es.init(jax.random.key(5), make_params()))
+    assert path.read_text() == "a diary\n"
 
 
 def test_damage_before_the_end_is_refused(es, played):

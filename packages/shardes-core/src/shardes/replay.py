@@ -41,14 +41,15 @@ class ReplayError(Exception):
 class ReplayLog(Watcher):
     """A run's fitness on disk, a few bytes a member: appended generation by generation, read by `replay`.
 
-    Opened by a run's state, a log is begun or gone on with: records at or after the state's generation, and what a
-    killed process left half-written, are dropped. Opened without one it is only read. It is a callback of
-    `shardes.fit`, which closes it. In a run of many processes process 0 writes.
+    Opened by a run's state, a log is begun or gone on with. Records of generations that a resumed run does again stay
+    as long as they come out the same; from the first that does not they are dropped, as is what a killed process left
+    half-written. Opened without a state it is only read. It is a callback of `shardes.fit`, which closes it. In a run
+    of many processes process 0 writes.
 
     Args:
-        path: the file.
+        path: the file; its folder is made.
         es: the evolution strategy of the run.
-        state: of a run that is to append. At generation 0 it begins a log, which must not exist.
+        state: of a run that is to append. At generation 0 it begins a log, unless there is one of the same run.
 
     Raises:
         ReplayError: the file is not sound, is of another configuration, key or params, or lacks generations before
@@ -61,7 +62,7 @@ class ReplayLog(Watcher):
         self._file: Any = None
         if state is not None and not is_writer():
             return
-        if state is not None and int(state.generation) == 0:
+        if state is not None and int(state.generation) == 0 and not self._holds_records():
             self._begin(state)
         else:
             self._read_header()
@@ -83,19 +84,30 @@ class ReplayLog(Watcher):
         values = np.asarray(fitness, np.float32)
         if generation != self._next:
             raise ReplayError(f"{self.path} goes on with generation {self._next}, got {generation}.")
-        if self._next == 0:
+        if self._next == 0 and not self._records_follow:
             self._write_header(values.shape)
         if values.shape != self._shape:
             raise ReplayError(f"{self.path} has fitness of shape {self._shape}, got {values.shape}.")
         rest = struct.pack("<I", generation) + values.astype("<f4").tobytes()
-        self._file.write(struct.pack("<I", zlib.crc32(rest)) + rest)
-        self._file.flush()
+        self._write(struct.pack("<I", zlib.crc32(rest)) + rest)
         self._next += 1
+
+    def _write(self, record: bytes) -> None:
+        if self._records_follow:
+            at = self._file.tell()
+            if self._file.read(len(record)) == record:
+                return
+            self._file.seek(at)
+            self._file.truncate()
+            self._records_follow = False
+        self._file.write(record)
+        self._file.flush()
 
     def begin(self, run: Run) -> None:
         """Refuse a run that the log does not go on with."""
         if self._file is None or int(run.state.generation) != self._next:
             at = "was opened to be read" if self._file is None else f"goes on with generation {self._next}"
+            self.close()
             raise ReplayError(f"{self.path} {at}, and the run is at {int(run.state.generation)}. Give it that state.")
 
     def watch(self, generation: Generation) -> None:
@@ -150,10 +162,9 @@ class ReplayLog(Watcher):
             "key": np.asarray(state.key).tolist(),
             "params": checksum(state.params),
         }
-        if self._holds_records():
-            raise ReplayError(f"{self.path} exists, and a run at generation 0 begins a log. Move it away.")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(self.path, "wb")  # noqa: SIM115
-        self._next = 0
+        self._next, self._records_follow = 0, False
 
     def _holds_records(self) -> bool:
         """Whether the path holds more than a process leaves that is killed before its first generation is told."""
@@ -195,15 +206,16 @@ class ReplayLog(Watcher):
 
     def _go_on(self, state: ESState) -> None:
         generation = int(state.generation)
+        if generation == 0 and checksum(state.params) != self._params:
+            raise ReplayError(f"{self.path} is of a run from other params. Move it away.")
         if np.asarray(state.key).tolist() != self._key:
-            raise ReplayError(f"{self.path} is of a run with another key.")
+            raise ReplayError(f"{self.path} is of a run with another key. Move it away.")
         held = sum(1 for _ in zip(range(generation), self, strict=False))
         if held < generation:
             raise ReplayError(f"{self.path} has {held} generations, and the state is at generation {generation}.")
         self._file = open(self.path, "rb+")  # noqa: SIM115
-        self._file.truncate(self._start + generation * (_HEAD.size + 4 * int(np.prod(self._shape))))
-        self._file.seek(0, os.SEEK_END)
-        self._next = generation
+        self._file.seek(self._start + generation * (_HEAD.size + 4 * int(np.prod(self._shape))))
+        self._next, self._records_follow = generation, True
 
 
 def replay(params: Any, log: ReplayLog) -> ESState:
