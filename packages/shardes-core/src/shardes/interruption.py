@@ -23,6 +23,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._at = 0.0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:

@@ -60,6 +60,7 @@ class ReplayLog(Watcher):
         self.path = Path(path)
         self.es = es
         self._file: Any = None
+        self._records_follow = False
         if state is not None and not is_writer():
             return
         if state is not None and int(state.generation) == 0 and not self._holds_records():
@@ -164,7 +165,7 @@ class ReplayLog(Watcher):
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(self.path, "wb")  # noqa: SIM115
-        self._next, self._records_follow = 0, False
+        self._next = 0
 
     def _holds_records(self) -> bool:
         """Whether the path holds more than a process leaves that is killed before its first generation is told."""
