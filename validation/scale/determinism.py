@@ -1,0 +1,68 @@
+"""What `deterministic=True` costs."""
+
+import itertools
+from typing import Any
+
+import jax
+
+from validation.scale import models
+from validation.scale.measuring import Run, in_turn
+
+WHAT = "seconds of a generation by default and with deterministic=True; cost is the second over the first"
+
+
+def runs(tiny: bool) -> list[Run]:
+    """One device, and eight."""
+    cells = [{"d": 64, "n": 1024, "tokens": 64}, {"d": 128, "n": 256, "tokens": 256}, {"d": 512, "n": 64, "tokens": 64}]
+    names, repeats = list(models.STRATEGIES), 7
+    if tiny:
+        cells, names, repeats = [{"d": 16, "n": 16, "tokens": 4}], names[:1], 1
+    request = {"strategies": names, "cells": cells, "layers": 2, "repeats": repeats}
+    return [Run(request, devices) for devices in (1, 8)]
+
+
+def measure(strategies: list[str], cells: list[dict[str, int]], layers: int, repeats: int) -> list[dict[str, Any]]:
+    """A row a strategy and cell."""
+    return [_row(name, layers=layers, repeats=repeats, **cell) for name, cell in itertools.product(strategies, cells)]
+
+
+def _row(strategy: str, d: int, n: int, tokens: int, layers: int, repeats: int) -> dict[str, Any]:
+    batch = models.batch(d, tokens)
+
+    def side(deterministic: bool) -> Any:
+        es = models.strategy(strategy, n, deterministic=deterministic)
+        step, state = es.step(models.loss), es.init(jax.random.key(0), models.params(d, layers))
+
+        def generation() -> None:
+            nonlocal state
+            state, _ = jax.block_until_ready(step(state, batch))
+
+        return generation
+
+    seconds = in_turn({"default": side(False), "deterministic": side(True)}, repeats)
+    return {
+        "devices": jax.device_count(),
+        "strategy": strategy,
+        "d": d,
+        "n": n,
+        "tokens": tokens,
+        "layers": layers,
+        "repeats": repeats,
+        "generation_s": seconds,
+        "cost": seconds["deterministic"] / seconds["default"],
+    }
+
+
+def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+    """Costs, a panel a number of devices."""
+    devices = sorted({row["devices"] for row in rows})
+    for axes, count in zip(figure.subplots(1, len(devices), sharey=True, squeeze=False)[0], devices, strict=True):
+        for i, name in enumerate(dict.fromkeys(row["strategy"] for row in rows)):
+            own = [row for row in rows if row["devices"] == count and row["strategy"] == name]
+            bars = axes.bar([x + 0.27 * i for x in range(len(own))], [row["cost"] for row in own], 0.25, label=name)
+            axes.bar_label(bars, fmt="%.2g")
+        axes.set_xticks([x + 0.27 for x in range(len(own))], [f"d={row['d']}\nn={row['n']}" for row in own])
+        axes.axhline(1, color="gray", linestyle="--")
+        axes.set(title=f"{count} device{'s' * (count > 1)}")
+    figure.supylabel("seconds with deterministic=True over the default's")
+    axes.legend()

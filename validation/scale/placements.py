@@ -1,0 +1,81 @@
+"""Where the update is contracted: both placements, and what `how="auto"` chooses."""
+
+import itertools
+from typing import Any
+
+import jax
+
+from validation.scale import models
+from validation.scale.measuring import Run, in_turn
+
+WHAT = (
+    'seconds of a generation under how="A" and how="B", in turn, and what how="auto" chose when it measured by itself; '
+    "ratio is A's over B's. devices: simulated ones of each process"
+)
+LAYOUTS: tuple[tuple[int, int], ...] = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 4))
+"""Processes, and devices of each."""
+
+
+def runs(tiny: bool) -> list[Run]:
+    """One run a layout."""
+    names, widths, sizes = list(models.STRATEGIES), [64, 512], [64, 1024]
+    layouts, repeats = LAYOUTS, 3
+    if tiny:
+        names, widths, sizes, layouts, repeats = names[:1], [16], [16], LAYOUTS[-1:], 1
+    request = {"strategies": names, "widths": widths, "sizes": sizes, "tokens": 32, "repeats": repeats}
+    return [Run(request, devices, processes) for processes, devices in layouts]
+
+
+def measure(strategies: list[str], widths: list[int], sizes: list[int], tokens: int, repeats: int) -> list[Any]:
+    """A row a strategy, width and size."""
+    return [_row(name, d, n, tokens, repeats) for name, d, n in itertools.product(strategies, widths, sizes)]
+
+
+def _row(strategy: str, d: int, n: int, tokens: int, repeats: int) -> dict[str, Any]:
+    batch, params = models.batch(d, tokens), models.params(d, 1)
+
+    def side(how: str) -> tuple[Any, Any]:
+        es = models.strategy(strategy, n, how=how)
+        step, state = es.step(models.loss), es.init(jax.random.key(0), params)
+
+        def generation() -> None:
+            nonlocal state
+            state, _ = jax.block_until_ready(step(state, batch))
+
+        return es, generation
+
+    seconds = in_turn({how: side(how)[1] for how in ("A", "B")}, repeats)
+    es, generation = side("auto")
+    generation()
+    return {
+        "processes": jax.process_count(),
+        "devices": jax.local_device_count(),
+        "strategy": strategy,
+        "d": d,
+        "n": n,
+        "tokens": tokens,
+        "repeats": repeats,
+        "generation_s": seconds,
+        "ratio": seconds["A"] / seconds["B"],
+        "auto": {"how": es.placement.how, "seconds": dict(es.placement.seconds)},
+    }
+
+
+def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+    """Ratios over layouts, a panel a width and size, with what `how="auto"` chose."""
+    figure.set_size_inches(9, 7)
+    cells = sorted({(row["d"], row["n"]) for row in rows})
+    panels = figure.subplots(-(-len(cells) // 2), 2, sharex=True, sharey=True, squeeze=False).reshape(-1)
+    for axes, (d, n) in zip(panels, cells, strict=False):
+        for name in dict.fromkeys(row["strategy"] for row in rows):
+            own = [row for row in rows if (row["d"], row["n"], row["strategy"]) == (d, n, name)]
+            layouts = [f"{row['processes']}x{row['devices']}" for row in own]
+            (line,) = axes.plot(layouts, [row["ratio"] for row in own], "-", label=name)
+            for layout, row in zip(layouts, own, strict=True):
+                marker, color = f"${row['auto']['how']}$", line.get_color()
+                axes.plot([layout], [row["ratio"]], marker=marker, color=color, markersize=9, zorder=3)
+        axes.axhline(1, color="gray", linestyle="--")
+        axes.set(yscale="log", title=f"d={d}, n={n}")
+    figure.supxlabel("processes x devices")
+    figure.supylabel('seconds under "A" over "B"; the letter is what how="auto" chose')
+    panels[0].legend()
