@@ -241,12 +241,33 @@ def test_a_task_runs_in_the_program_or_on_the_host():
     assert len(history) == 3
 
 
+class Counting:
+    """A task that keeps in the frozen params how many members it has seen."""
+
+    def __init__(self, on_host):
+        self.on_host = on_host
+
+    def play(self, es, state, pert, key):
+        fitness = es.apply(lambda params: loss(params["model"], IDS), state, pert)()
+        seen = state.params["seen"].tree + fitness.size
+        return fitness, state._replace(params={**state.params, "seen": shardes.Frozen(seen)})
+
+
+@pytest.mark.parametrize("on_host", [False, True])
+def test_a_task_may_change_what_does_not_train(on_host):
+    es = make_es("low_rank_1", 6, deterministic=True)
+    state = es.init(jax.random.key(5), {"model": make_params(), "seen": shardes.Frozen(jnp.int32(0))})
+    state, _ = shardes.fit(es, state, Counting(on_host), generations=3)
+    assert int(state.params["seen"].tree) == 18
+    assert (state.params["model"]["gain"] != make_params()["gain"]).all()
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "text"),
     [
         ({"generations": 0}, ValueError, "generations must be an integer of at least 1, got 0"),
         ({"generations": 2.5}, ValueError, "generations must be an integer"),
-        ({"task": 3}, TypeError, "task must be a loss, or have a method evaluate, got 3"),
+        ({"task": 3}, TypeError, "task must be a loss, or have a method evaluate or play, got 3"),
         ({"callbacks": ["progress"]}, TypeError, "A callback must be a .*Callback or a function, got 'progress'"),
         ({"state": 1}, TypeError, "state must be an ESState"),
     ],

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardes import Stacked
+from shardes import Frozen, Stacked
+from shardes.nn import check_model
 
 from .programs import arrays_in
 from .support import IDS, STRATEGIES, assert_identical, loss, make_es, make_params, noise_of, some_strategies
@@ -53,6 +54,30 @@ def test_nothing_is_drawn_for_frozen_leaves(name):
 
     assert words(None) >= 440
     assert words(lambda path: path == "big") < 440
+
+
+def test_what_the_params_say_is_frozen_is_so():
+    """As by the argument: the same noise for the others, and the frozen leaves as they were, in every dtype."""
+    marked = {**make_params(), "embed": Frozen(make_params()["embed"])}
+    es, reference = make_es("low_rank_1", 8), make_es("low_rank_1", 8, freeze=lambda path: path == "embed")
+
+    def read(params, ids):
+        return loss({**params, "embed": params["embed"].tree}, ids)
+
+    state, fitness = es.step(read)(es.init(jax.random.key(0), marked), IDS)
+    expected, losses = reference.step(loss)(reference.init(jax.random.key(0), make_params()), IDS)
+    np.testing.assert_allclose(fitness, losses, rtol=1e-6)
+    assert_identical(state.params["embed"].tree, make_params()["embed"])
+    np.testing.assert_allclose(state.params["gain"], expected.params["gain"], rtol=1e-6)
+    assert jax.tree.structure(state.params) == jax.tree.structure(marked)
+    assert check_model(read, marked, IDS) == []
+    assert {
+        finding.leaf for finding in check_model(lambda params: params["embed"].tree @ params["embed"].tree.T, marked)
+    } == {
+        "blocks/layers/b",
+        "blocks/layers/w",
+        "gain",
+    }
 
 
 def test_paths_name_every_leaf_once():

@@ -8,6 +8,7 @@ from shardes import callbacks, distributed, presets, random, shaping
 from shardes.diagnosis import Diagnosis, diagnose
 from shardes.es import ShardedES
 from shardes.fit import fit
+from shardes.frozen import Frozen
 from shardes.generation import Generation, History, Summary
 from shardes.mesh import make_mesh
 from shardes.replay import ReplayError, ReplayLog, replay
@@ -19,6 +20,7 @@ from shardes.structured import StructuredWeight, StructuredWeightError
 __all__ = [
     "Diagnosis",
     "ESState",
+    "Frozen",
     "Generation",
     "History",
     "IIDGaussian",

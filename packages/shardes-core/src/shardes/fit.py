@@ -50,7 +50,8 @@ def fit(
         es: the evolution strategy.
         state: where to begin; it is copied, so that it may be used afterwards.
         task: a loss `(params, batch) -> fitness`, pure, or without data `params -> fitness`. Or a task with a method
-            `evaluate(es, state, pert, key) -> fitness`, which is jitted unless its attribute `on_host` is true.
+            `evaluate(es, state, pert, key) -> fitness`, or `play(es, state, pert, key) -> (fitness, state)` where it
+            changes frozen params as well; it is jitted unless its attribute `on_host` is true.
         data: the batch of every generation: arrays, a function of the generation's number, or an iterator, which gives
             one a generation and at its end ends the run. In a run of many processes all give the same.
         generations: at which to end.
@@ -143,8 +144,8 @@ class _Function(Callback):
 
 def _program(es: ShardedES, task: Any) -> Program:
     """The program of a task, compiled once an evolution strategy."""
-    if not callable(task) and not callable(getattr(task, "evaluate", None)):
-        raise TypeError(f"task must be a loss, or have a method evaluate, got {task!r}.")
+    if not callable(task) and not hasattr(task, "evaluate") and not hasattr(task, "play"):
+        raise TypeError(f"task must be a loss, or have a method evaluate or play, got {task!r}.")
     programs: dict[Any, Program] = es._programs
     if task not in programs:
         programs[task] = Program(es, task)

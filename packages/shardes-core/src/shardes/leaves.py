@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 
 from shardes import random
+from shardes.frozen import is_frozen
 from shardes.stacked import stacking_axes
 from shardes.strategies import Strategy
 
@@ -56,7 +57,7 @@ class Leaves:
                     f"least {axes} axes. Stack its layers on the leading axis, or move it out of Stacked."
                 )
             dtype = jax.dtypes.result_type(value)
-            frozen = freeze is not None and freeze(name)
+            frozen = is_frozen(path) or (freeze is not None and freeze(name))
             if jnp.issubdtype(dtype, jnp.complexfloating) and not frozen:
                 raise ValueError(
                     f"The leaf {name!r} is {dtype}, and only real leaves can be trained. Split it into two real "

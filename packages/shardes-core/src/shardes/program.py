@@ -48,13 +48,15 @@ class Program:
             return self._run(state, batch, flag)
         check_state(state)
         pert, state = self.es.ask(state)
-        return self._run(state, pert, jnp.asarray(self._evaluate(state, pert, batch)), flag)
+        fitness, state = self._evaluate(state, pert, batch)
+        return self._run(state, pert, jnp.asarray(fitness), flag)
 
     def _whole(self, how: How) -> Callable[..., tuple[ESState, jax.Array, jax.Array]]:
         @partial(jax.jit, donate_argnums=0)
         def generation(state: ESState, batch: tuple[Any, ...], flag: Any) -> tuple[ESState, jax.Array, jax.Array]:
             pert, state = self.es.ask(state)
-            return self._tell(how, state, pert, self._evaluate(state, pert, batch), flag)
+            fitness, state = self._evaluate(state, pert, batch)
+            return self._tell(how, state, pert, fitness, flag)
 
         return generation
 
@@ -71,16 +73,18 @@ class Program:
         return told, fitness, jnp.append(numbers, wants)
 
 
-def _evaluation(es: ShardedES, task: Any) -> Callable[[ESState, Perturbation, tuple[Any, ...]], Any]:
-    evaluate = getattr(task, "evaluate", None)
-    if evaluate is None:
-        return lambda state, pert, batch: es.apply(task, state, pert)(*batch)
+def _evaluation(es: ShardedES, task: Any) -> Callable[[ESState, Perturbation, tuple[Any, ...]], tuple[Any, ESState]]:
+    """The fitness of a population, and the state as the task leaves it."""
+    if hasattr(task, "play"):
+        return lambda state, pert, batch: task.play(es, state, pert, _episodes(pert), *batch)
+    if hasattr(task, "evaluate"):
+        return lambda state, pert, batch: (task.evaluate(es, state, pert, _episodes(pert), *batch), state)
+    return lambda state, pert, batch: (es.apply(task, state, pert)(*batch), state)
 
-    def of_task(state: ESState, pert: Perturbation, batch: tuple[Any, ...]) -> Any:
-        key = jax.random.wrap_key_data(random.fold_in(pert.key, *map(np.uint32, _EPISODES)), impl="threefry2x32")
-        return evaluate(es, state, pert, key, *batch)
 
-    return of_task
+def _episodes(pert: Perturbation) -> jax.Array:
+    """The key of a generation's episodes."""
+    return jax.random.wrap_key_data(random.fold_in(pert.key, *map(np.uint32, _EPISODES)), impl="threefry2x32")
 
 
 def _flag(es: ShardedES, value: int) -> jax.Array:

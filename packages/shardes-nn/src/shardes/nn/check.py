@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters.partial_eval import dce_jaxpr
 
+from shardes.frozen import is_frozen
 from shardes.nn.probe import Probe, Recorder
 from shardes.stacked import stacking_axes
 
@@ -63,7 +64,7 @@ def check_model(
         model: a pure function `model(params, *batch)`.
         params: its params, arrays or `jax.ShapeDtypeStruct`s.
         *batch: its other arguments, likewise. What is no array is handed on as it is.
-        freeze: whether the leaf at a path is frozen, as for `shardes.ShardedES`.
+        freeze: whether the leaf at a path is frozen, as for `shardes.ShardedES`; what lies under `shardes.Frozen` is.
 
     Returns:
         A finding for every place where a matrix is reached without a seam, then one for every floating-point leaf that
@@ -77,9 +78,12 @@ def check_model(
     leaves, treedef = jax.tree_util.tree_flatten_with_path(params)
     names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]
     values = [leaf for _, leaf in leaves]
+    frozen = [
+        is_frozen(path) or (freeze is not None and freeze(name)) for (path, _), name in zip(leaves, names, strict=True)
+    ]
     trained = [
-        jnp.issubdtype(jax.dtypes.result_type(value), jnp.floating) and not (freeze is not None and freeze(name))
-        for name, value in zip(names, values, strict=True)
+        jnp.issubdtype(jax.dtypes.result_type(value), jnp.floating) and not kept
+        for value, kept in zip(values, frozen, strict=True)
     ]
     probed = [t and np.ndim(v) - stacking_axes(path) == 2 for t, (path, v) in zip(trained, leaves, strict=True)]
 
