@@ -143,3 +143,9 @@ def test_what_breaks_the_library_when_it_is_used_is_an_error_of_the_zoo():
 def test_ids_that_are_none_are_not_decoded(tokenizer, token):
     with pytest.raises(ValueError, match=r"and must be from 0 to 2\*\*31 - 1"):
         tokenizer.decode([5, token])
+
+
+@pytest.mark.parametrize("ids", [[1.7], "12", ["1"], np.array([1.0])])
+def test_what_is_no_integer_is_not_decoded(tokenizer, ids):
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        tokenizer.decode(ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ class Tokenizer:
 
     def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
         """Text of the ids of one sequence, a list or an array of shape (seq,)."""
-        tokens = [int(i) for i in ids]
+        tokens = [operator.index(i) for i in ids]
         if not all(0 <= token < 2**31 for token in tokens):
             raise ValueError(f"ids go from {min(tokens)} to {max(tokens)}, and must be from 0 to 2**31 - 1.")
         with _guarded("decode"):
