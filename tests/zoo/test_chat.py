@@ -271,6 +271,12 @@ def test_a_place_without_python(executable, message, own_process, monkeypatch):
         text("")
 
 
+def test_what_it_runs_must_be_a_file(own_process, monkeypatch):
+    monkeypatch.setattr(chat_process.chat_worker, "__file__", "/some/archive.zip/chat_worker.py")
+    with pytest.raises(ZooError, match=r"chat_worker.py is no file, .* Install shardes-zoo into a folder"):
+        text("")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="makes a script executable")
 def test_an_executable_that_is_no_python(own_process, monkeypatch, tmp_path):
     program = tmp_path / "program"

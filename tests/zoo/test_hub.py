@@ -141,7 +141,7 @@ REFUSALS = {
     "cut_short": ("org/cut: the download of", "cut short", "Try again"),
     "no_room": ("bytes are to be downloaded", "room for 1000", "cache_dir="),
     "disk_full": ("the disk is full", "cache_dir="),
-    "read_only": ("org/full: ",),
+    "read_only": ("cannot be written", "Not a directory", "cache_dir="),
     "stalled": ("does not answer the request", "no progress in 0.5 seconds"),
     "broken_off": ("does not answer the download of",),
 }

@@ -1,6 +1,7 @@
 """The process that talks with the Hub: what it is given, that it ends with its parent, and pushes, which it makes."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -12,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import HfApi, constants
 
 from shardes import zoo
-from shardes.zoo import HubError
+from shardes.zoo import HubError, ZooError
 from shardes.zoo.hub import client, pushing
 
 from .fakehub import Hub
@@ -59,6 +60,32 @@ def test_a_process_that_dies_is_named(hub: Hub, tmp_path: Path, monkeypatch: pyt
     assert "/nowhere/python cannot be started to talk with the Hub: No such file or directory" in refusal(tmp_path)
 
 
+def test_the_token_of_a_login_that_cannot_be_read(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path))
+    assert f"The token of the login, in {tmp_path}, cannot be read: Is a directory. Log in again" in refusal(tmp_path)
+    (tmp_path / "token").write_bytes(b"\xff")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    assert "cannot be read: 'utf-8' codec can't decode" in refusal(tmp_path)
+    assert load(tmp_path, token=False) == WEIGHTS
+
+
+def test_a_cache_may_be_named_from_the_home_folder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load(tmp_path, cache_dir="~/cache") == WEIGHTS
+    assert load(tmp_path, cache_dir="~/cache", offline=True) == WEIGHTS
+    assert (tmp_path / "cache" / "models--org--small").is_dir()
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_a_cache_that_may_not_be_read(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: bool) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/of/another")
+
+    monkeypatch.setattr(HfApi, "resolve_revision", refuse)
+    message = refusal(tmp_path, offline=offline)
+    assert message.startswith("org/small: /of/another cannot be used: Permission denied. See to its permissions")
+
+
 SCRIPT = """
 import sys
 from shardes.zoo.hub.fetching import fetch
@@ -80,6 +107,33 @@ def gone(pid: int) -> bool:
 
 
 needs_proc = pytest.mark.skipif(not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists(), reason="/proc")
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment"),
+    [
+        (["-I"], {"PYTHONPATH": "evil"}),
+        (["-X", "utf8"], {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
+        ([], {"PYTHONIOENCODING": "utf-16"}),
+    ],
+)
+def test_it_is_started_as_its_parent_was(
+    hub: Hub, tmp_path: Path, flags: list[str], environment: dict[str, str]
+) -> None:
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / "json.py").write_text("raise SystemExit(3)")
+    subprocess.run(
+        [sys.executable, *flags, "-c", SCRIPT, "é"],
+        **{"env": os.environ | {"HF_ENDPOINT": hub.url} | environment, "cwd": tmp_path, "timeout": 120},
+        check=True,
+    )
+    assert list(tmp_path.glob("é/**/model.safetensors"))
+
+
+def test_it_must_be_a_file(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client.worker, "__file__", "/some/archive.zip/worker.py")
+    with pytest.raises(ZooError, match=r"^/some/archive.zip/worker.py is no file, .* Install shardes-zoo into"):
+        load(tmp_path)
 
 
 @contextlib.contextmanager

@@ -98,7 +98,7 @@ def folder_of(repo_id: str, commit: str, cache_dir: Path | None) -> Path | None:
 
 def unfinished(repo_id: str, cache_dir: Path) -> int:
     """Bytes of the repository's files that any process is about to write."""
-    blobs = cache_dir.expanduser() / f"models--{repo_id.replace('/', '--')}" / "blobs"
+    blobs = cache_dir / f"models--{repo_id.replace('/', '--')}" / "blobs"
     size = 0
     for path in blobs.glob("*.incomplete"):
         with contextlib.suppress(FileNotFoundError):

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from shardes.zoo.errors import HubError
 from shardes.zoo.hub import worker
+from shardes.zoo.scripts import script_of
 
 __all__ = ["Client", "Failure", "resolve_token"]
 
@@ -44,8 +45,10 @@ class Client:
         environment = os.environ | {"HF_ENDPOINT": constants.ENDPOINT}
         if are_progress_bars_disabled():
             environment["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
-        command = [sys.executable, "-P", worker.__file__]
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        # As this process was started: names of files are read alike, and what it ignores is ignored.
+        flags = ["-P", "-X", f"utf8={sys.flags.utf8_mode}", *["-E"] * sys.flags.ignore_environment]
+        command = [sys.executable, *flags, script_of(worker)]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "ascii"}
         try:
             self._process = subprocess.Popen(command, env=environment, **pipes)
         except OSError as error:
@@ -142,7 +145,14 @@ def resolve_token(token: str | bool | None) -> str | bool | None:
     if not isinstance(token, str | bool | None):
         raise TypeError(f"token is a {type(token).__name__}, and must be a str, False for none, or None.")
     if token is True or (token is None and not constants.HF_HUB_DISABLE_IMPLICIT_TOKEN):
-        token = get_token() or token
+        try:
+            token = get_token() or token
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise HubError(
+                f"The token of the login, in {constants.HF_TOKEN_PATH}, cannot be read: {why}. Log in again with `hf "
+                "auth login`, or pass token=, False for none."
+            ) from error
     if isinstance(token, str) and not re.fullmatch("[!-~]*", token):
         raise HubError(
             "The token holds a space, a line break or another character that no header can hold, and must be of "

@@ -12,6 +12,7 @@ from shardes.zoo.errors import HubError
 
 __all__ = ["Unreachable", "explain", "warn"]
 
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
 _ZOO = os.path.dirname(os.path.dirname(__file__))
 
 
@@ -65,8 +66,9 @@ def explain(
             return HubError(f"{repo_id}: the Hub has had too many requests. Wait some minutes, or {how}.")
         if cause["errno"] in (errno.ENOSPC, errno.EDQUOT) or os.strerror(errno.ENOSPC) in text:
             return HubError(f"{repo_id}: the disk is full ({doing}). Make room {room}.")
-        if "PermissionError" in kinds:
-            return HubError(f"{repo_id}: {cause['filename']} may not be written ({doing}). Allow it {room}.")
+        if cause["errno"] in _NOT_WRITABLE and cause["filename"]:
+            why = os.strerror(cause["errno"])
+            return HubError(f"{repo_id}: {cause['filename']} cannot be written ({doing}): {why}. Allow it {room}.")
         if "OSError" in kinds and "Consistency check failed" in text:
             return HubError(
                 f"{repo_id}: the {doing} was cut short: {_line(text).removeprefix('Consistency check failed: ')} "

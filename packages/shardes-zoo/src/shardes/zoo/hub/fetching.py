@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from shardes.zoo.errors import HubError, ZooError
@@ -42,20 +44,37 @@ def fetch(
     Raises:
         HubError: with what happened and what to do.
     """
-    cache = None if cache_dir is None else Path(cache_dir)
+    # The client expands a ~, and what looks into its cache does not.
+    cache = None if cache_dir is None else Path(os.path.abspath(os.path.expanduser(cache_dir)))
 
     def again(commit: str) -> Snapshot:
         try:
-            return _snapshot(repo_id, commit, token, cache, offline=True)
+            return snapshot(commit, offline=True)
         except HubError:
             if offline:
                 raise
-            return _snapshot(repo_id, commit, token, cache, offline)
+            return snapshot(commit, offline)
 
     def first() -> Snapshot:
-        return _snapshot(repo_id, revision, token, cache, offline)
+        return snapshot(revision, offline)
+
+    def snapshot(revision: str | None, offline: bool) -> Snapshot:
+        with _disk_errors(repo_id):
+            return _snapshot(repo_id, revision, token, cache, offline)
 
     return first_of_all_processes(first, lambda snapshot: snapshot.commit, again)
+
+
+@contextlib.contextmanager
+def _disk_errors(repo_id: str) -> Iterator[None]:
+    """What the disk refuses, as a HubError."""
+    try:
+        yield
+    except OSError as error:
+        raise HubError(
+            f"{repo_id}: {error.filename or 'the cache'} cannot be used: {error.strerror or error}. See to its "
+            "permissions, or choose another folder by cache_dir= or HF_HOME."
+        ) from error
 
 
 def _snapshot(

@@ -203,17 +203,17 @@ def _tqdm() -> Any:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    worker = Worker(os.fdopen(os.dup(1), "w"))
+    worker = Worker(os.fdopen(os.dup(1), "w", encoding="ascii"))
     # What others print must not come among the lines.
     with contextlib.suppress(OSError):
         os.dup2(2, 1)
-    sys.path[:] = json.loads(sys.stdin.readline())
+    sys.path[:] = json.loads(sys.stdin.buffer.readline())
     try:
         worker.watch()
         worker.send(value=None)
     except BaseException as error:
         worker.send(error=causes(error))
-    for line in sys.stdin:
+    for line in sys.stdin.buffer:
         threading.Thread(target=worker.run, kwargs=json.loads(line), daemon=True).start()
     for path in worker.made:
         with contextlib.suppress(OSError):

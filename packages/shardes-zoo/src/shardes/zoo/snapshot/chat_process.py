@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from shardes.zoo.errors import ZooError
+from shardes.zoo.scripts import script_of
 from shardes.zoo.snapshot import chat_worker
 from shardes.zoo.snapshot.chat_worker import HEADER, OUT_OF_MEMORY
 
@@ -146,15 +147,16 @@ class _Worker:
 def _started() -> subprocess.Popen[bytes]:
     if not sys.executable:
         raise _not_startable("sys.executable is empty")
+    script = script_of(chat_worker)
     folders = dict.fromkeys(map(_folder, ("jinja2", "markupsafe")))
     try:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", chat_worker.__file__, str(_MEMORY), *folders],
+            [sys.executable, "-I", "-S", script, str(_MEMORY), *folders],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=Path(chat_worker.__file__).parent,
+            cwd=Path(script).parent,
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
