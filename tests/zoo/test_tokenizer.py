@@ -66,6 +66,13 @@ def test_a_batch_is_a_list(tokenizer, texts):
         tokenizer.encode_batch(texts)
 
 
+def test_half_of_a_surrogate_pair_is_no_text(tokenizer):
+    for encode in (tokenizer.encode, lambda text: tokenizer.encode_batch(["whole", text])):
+        with pytest.raises(ValueError, match="holds half of a surrogate pair"):
+            encode(b"caf\xe9".decode(errors="surrogateescape"))
+    assert tokenizer.decode(tokenizer.encode("\U0001f600")) == "\U0001f600"
+
+
 def changed(tmp_path: Path, **fields) -> Path:
     folder = copy(FOLDER, tmp_path / "snapshot")
     config = json.loads((folder / "tokenizer_config.json").read_text()) | fields

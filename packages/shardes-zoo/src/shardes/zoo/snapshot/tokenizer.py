@@ -58,7 +58,12 @@ class Tokenizer:
         return int(self.backend.get_vocab_size(with_added_tokens=True))
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Ids of a text, with the special tokens that the checkpoint puts around one unless told otherwise."""
+        """Ids of a text, with the special tokens that the checkpoint puts around one unless told otherwise.
+
+        Raises:
+            ValueError: the text holds half of a surrogate pair, as names of files and arguments may.
+        """
+        _check_unbroken(text)
         with _guarded("encode"):
             return list(self.backend.encode(text, add_special_tokens=add_special_tokens).ids)
 
@@ -71,13 +76,16 @@ class Tokenizer:
             ids and mask, both (len(texts), longest), int32; the mask is 1 at real tokens, 0 at padding.
 
         Raises:
-            ValueError: `texts` is one string, or empty, or holds something else than strings.
+            ValueError: `texts` is one string, or empty, or holds something else than strings, or half of a surrogate
+                pair.
         """
         given = [] if isinstance(texts, str) else list(texts)
         if not given or not all(isinstance(text, str) for text in given):
             raise ValueError(
                 f"texts is {shown(texts)}, and must be a list of at least one string, and of nothing else."
             )
+        for text in given:
+            _check_unbroken(text)
         with _guarded("encode"):
             found = self.backend.encode_batch(given, add_special_tokens=add_special_tokens)
         rows = [row.ids for row in found]
@@ -207,8 +215,20 @@ def _token(fields: Fields, role: str) -> str | None:
     return value
 
 
+def _check_unbroken(text: str) -> None:
+    if isinstance(text, str) and _is_broken(text):
+        raise ValueError(
+            f"The text {shown(text[:50])} holds half of a surrogate pair, as bytes do that were not read as UTF-8, and "
+            "must be Unicode. Read it as UTF-8."
+        )
+
+
 def _is_broken(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _chat_templates(fields: Fields) -> dict[str, str]:
