@@ -10,6 +10,7 @@ import argparse
 import math
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -32,16 +33,22 @@ def main() -> None:
     parser.add_argument("--model", default="byte-transformer", help="name, Hub id or folder (default: %(default)s)")
     parser.add_argument("--text", type=Path, default=LICENSE, help="UTF-8 text (default: LICENSE)")
     parser.add_argument("--save", type=Path, default=Path("finetuned"), help="where to (default: %(default)s)")
-    parser.add_argument("--generations", type=int, default=200, help="how many (default: %(default)s)")
+    parser.add_argument("--generations", type=positive, default=200, help="how many (default: %(default)s)")
     parser.add_argument("-n", type=int, default=64, help="members of the population (default: %(default)s)")
     parser.add_argument("--sigma", type=float, default=0.01, help="size of a perturbation (default: %(default)s)")
     parser.add_argument("--lr", type=float, default=0.0005, help="step size at the start (default: %(default)s)")
-    parser.add_argument("--seq", type=int, default=64, help="tokens a sequence (default: %(default)s)")
-    parser.add_argument("--sequences", type=int, default=8, help="sequences a generation (default: %(default)s)")
+    parser.add_argument("--seq", type=positive, default=64, help="tokens a sequence (default: %(default)s)")
+    parser.add_argument("--sequences", type=positive, default=8, help="sequences a generation (default: %(default)s)")
     args = parser.parse_args()
 
-    model = zoo.load(args.model)
-    ids = np.asarray(model.tokenizer.encode(args.text.read_text(encoding="utf-8")))
+    try:
+        model = zoo.load(args.model)
+        text = args.text.read_text(encoding="utf-8")
+    except (zoo.ZooError, OSError, UnicodeError) as error:
+        parser.error(str(error))
+    if model.tokenizer is None:
+        parser.error(f"{args.model} has no tokenizer.json, which text needs")
+    ids = np.asarray(model.tokenizer.encode(text))
     train, held_out = ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
     if len(held_out) <= args.seq:
         parser.error(f"{args.text} has {len(ids)} tokens, and needs more than {10 * args.seq}: a tenth is held out")
@@ -74,8 +81,20 @@ def main() -> None:
     if not after < before:
         print(f"worse     by {after - before:.3f} bits: try a smaller --lr or --sigma, or more members with -n")
     tuned = jax.tree.map(lambda new, old: new.astype(old.dtype), state.params, model.params)
-    zoo.save(model, tuned, args.save)
-    print(f"saved     {args.save}: load it with shardes.zoo.load({str(args.save)!r})")
+    try:
+        folder = zoo.save(model, tuned, args.save)
+    except zoo.ZooError as error:
+        print(f"not saved {error}")
+        folder = zoo.save(model, tuned, tempfile.mkdtemp(prefix="finetuned-"))
+    print(f"saved     {folder}: load it with shardes.zoo.load({str(folder)!r})")
+
+
+def positive(text: str) -> int:
+    """An argument that counts something."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not positive")
+    return number
 
 
 def progress(generation: int, generations: int, message: str) -> None:

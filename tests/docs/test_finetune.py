@@ -1,6 +1,7 @@
 """The fine-tuning example trains the bundled model on a text and saves what it made."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,11 +31,33 @@ def test_it_learns_and_saves(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_text_that_is_too_short_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--text", "short.txt"), "short.txt has 5 tokens, and needs more than 640: a tenth is held out"),
+        (("--text", "absent.txt"), "No such file or directory: 'absent.txt'"),
+        (("--model", "byte-transformr"), "byte-transformr is no model of the zoo"),
+        (("--sequences", "0"), "argument --sequences: 0 is not positive"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(options: tuple[str, str], message: str, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("short")
-    result = finetune(tmp_path, "--text", "short.txt")
+    result = finetune(tmp_path, *options)
     assert result.returncode == 2
-    assert "short.txt has 5 tokens, and needs more than 640: a tenth is held out" in result.stderr
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+def test_what_was_trained_is_not_lost_where_it_cannot_be_saved(tmp_path: Path) -> None:
+    (tmp_path / "tuned").write_text("in the way")
+    result = finetune(tmp_path, "--generations", "1", "-n", "2", "--sequences", "1", "--save", "tuned")
+    assert result.returncode == 0, result.stderr
+    assert re.search("not saved .*tuned is not a folder", result.stdout)
+    found = re.search(r"saved     (.*): load it", result.stdout)
+    assert found is not None
+    zoo.load(found[1])
+    shutil.rmtree(found[1])
 
 
 @pytest.mark.slow
