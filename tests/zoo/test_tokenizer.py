@@ -8,7 +8,7 @@ import pytest
 
 from shardes.zoo.errors import CheckpointError
 from shardes.zoo.fields import Fields
-from shardes.zoo.snapshot.tokenizer import load_tokenizer, tokenizer_of
+from shardes.zoo.snapshot.tokenizer_files import load_tokenizer, tokenizer_of
 
 from .snapshots import CHECKPOINTS, copy
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from shardes.zoo.errors import CheckpointError
-from shardes.zoo.snapshot import tokenizer_limits
+from shardes.zoo.fields import Fields
+from shardes.zoo.snapshot import tokenizer_growth
 from shardes.zoo.snapshot.tokenizer_limits import check_tokenizer
 
 from . import tokenizer_mutations
@@ -133,12 +134,12 @@ CHARACTERS = [
 ]
 
 
-@pytest.mark.parametrize("kind", [kind for kind, rule in tokenizer_limits._NORMALIZERS.items() if not callable(rule)])
+@pytest.mark.parametrize("kind", [kind for kind, rule in tokenizer_growth.NORMALIZERS.items() if not callable(rule)])
 def test_the_growth_of_a_normalizer_is_no_less_than_the_real(kind):
     from tokenizers import normalizers
 
     normalizer = getattr(normalizers, kind)()
-    assert max(len(normalizer.normalize_str(text)) for text in CHARACTERS) <= tokenizer_limits._NORMALIZERS[kind]
+    assert max(len(normalizer.normalize_str(text)) for text in CHARACTERS) <= tokenizer_growth.NORMALIZERS[kind]
 
 
 @pytest.mark.parametrize("pattern", ["a", "ab", "", "a|x*", "x*", "(?=a)"])
@@ -149,9 +150,7 @@ def test_the_growth_of_a_replacement_is_no_less_than_the_real(pattern):
     kinds = ["Regex"] if set(pattern) & set("*?") else ["Regex", "String"]
     for kind in kinds:
         found = pattern if kind == "String" else Regex(pattern)
-        growth = tokenizer_limits._growth(
-            tokenizer_limits.Fields(replace(pattern, content, kind), ""), tokenizer_limits._NORMALIZERS
-        )
+        growth = tokenizer_growth.growth(Fields(replace(pattern, content, kind), ""), tokenizer_growth.NORMALIZERS)
         assert len(normalizers.Replace(found, content).normalize_str(text)) <= growth * len(text)
         assert len(decoders.Replace(found, content).decode([text])) <= growth * len(text)
 
@@ -160,13 +159,13 @@ def test_the_growth_of_a_replacement_is_no_less_than_the_real(pattern):
 def test_the_growth_of_other_steps_is_no_less_than_the_real(name):
     from tokenizers import Tokenizer
 
-    rules = {"decoder": tokenizer_limits._DECODERS, "pre_tokenizer": tokenizer_limits._PRE_TOKENIZERS}[name]
+    rules = {"decoder": tokenizer_growth.DECODERS, "pre_tokenizer": tokenizer_growth.PRE_TOKENIZERS}[name]
     for seed in SEEDS.values():
         if seed[name] is None:
             continue
         content = copy.deepcopy(seed) | {"normalizer": None, "added_tokens": []}
         backend = Tokenizer.from_str(json.dumps(content))
-        growth = tokenizer_limits._growth(tokenizer_limits.Fields(seed[name], ""), rules)
+        growth = tokenizer_growth.growth(Fields(seed[name], ""), rules)
         for text in ("abé", "a b c", "𐀀", "12"):
             if name == "decoder":
                 found = backend.decoder.decode(list(text))

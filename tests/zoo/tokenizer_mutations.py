@@ -10,7 +10,7 @@ from typing import Any
 
 from shardes.zoo.errors import CheckpointError
 from shardes.zoo.fields import Fields
-from shardes.zoo.snapshot.tokenizer import tokenizer_of
+from shardes.zoo.snapshot.tokenizer_files import tokenizer_of
 
 Content = dict[str, Any]
 

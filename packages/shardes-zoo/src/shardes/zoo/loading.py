@@ -113,7 +113,7 @@ def _bundled(name: str) -> Path:
 def _load_folder(source: Source, dtype: Any) -> Model:
     from shardes.zoo.architectures import architecture_of
     from shardes.zoo.snapshot.tensors import read_params
-    from shardes.zoo.snapshot.tokenizer import load_tokenizer
+    from shardes.zoo.snapshot.tokenizer_files import load_tokenizer
     from shardes.zoo.snapshot.weights import find_weights
 
     folder = source.folder

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from shardes.zoo.fields import Fields
-from shardes.zoo.snapshot.tokenizer import Tokenizer, tokenizer_of
+from shardes.zoo.snapshot.tokenizer import Tokenizer
+from shardes.zoo.snapshot.tokenizer_files import tokenizer_of
 
 __all__ = ["byte_tokenizer"]
 

@@ -6,20 +6,14 @@ import contextlib
 import dataclasses
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shardes.zoo.errors import CheckpointError
-from shardes.zoo.fields import Fields
-from shardes.zoo.snapshot.files import read_fields, read_text, shown
-from shardes.zoo.snapshot.tokenizer_limits import check_tokenizer
+from shardes.zoo.snapshot.files import shown
 
-__all__ = ["Tokenizer", "load_tokenizer", "tokenizer_of"]
-
-_MAX_BYTES = 2**26
-_SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+__all__ = ["Tokenizer", "guarded", "is_broken"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,7 +58,7 @@ class Tokenizer:
             ValueError: the text holds half of a surrogate pair, as names of files and arguments may.
         """
         _check_unbroken(text)
-        with _guarded("encode"):
+        with guarded("encode"):
             return list(self.backend.encode(text, add_special_tokens=add_special_tokens).ids)
 
     def encode_batch(
@@ -86,7 +80,7 @@ class Tokenizer:
             )
         for text in given:
             _check_unbroken(text)
-        with _guarded("encode"):
+        with guarded("encode"):
             found = self.backend.encode_batch(given, add_special_tokens=add_special_tokens)
         rows = [row.ids for row in found]
         if any(max(row, default=0) >= 2**31 for row in rows):
@@ -104,7 +98,7 @@ class Tokenizer:
         tokens = [operator.index(i) for i in ids]
         if not all(0 <= token < 2**31 for token in tokens):
             raise ValueError(f"ids go from {min(tokens)} to {max(tokens)}, and must be from 0 to 2**31 - 1.")
-        with _guarded("decode"):
+        with guarded("decode"):
             return str(self.backend.decode(tokens, skip_special_tokens=skip_special_tokens))
 
     def chat(
@@ -152,47 +146,8 @@ class Tokenizer:
         return None if token is None else self.backend.token_to_id(token)
 
 
-def load_tokenizer(folder: Path) -> Tokenizer | None:
-    """The tokenizer of a snapshot, None where it has no tokenizer.json.
-
-    Raises:
-        CheckpointError: a file of it is not sound.
-    """
-    names = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-    files = {name: text for name in names if (text := read_text(folder, name, _MAX_BYTES)) is not None}
-    if "tokenizer.json" not in files:
-        return None
-    return tokenizer_of(files, read_fields(folder, "tokenizer_config.json"))
-
-
-def tokenizer_of(files: Mapping[str, str], fields: Fields) -> Tokenizer:
-    """The tokenizer that files of these contents make, with the fields of tokenizer_config.json."""
-    backend = _backend(files["tokenizer.json"])
-    special = {role: token for role in _SPECIAL if (token := _token(fields, role)) is not None}
-    for role, token in special.items():
-        if backend.token_to_id(token) is None:
-            raise CheckpointError(
-                f"{fields.where}: {role} is {shown(token)}, which tokenizer.json does not have. Get both again."
-            )
-    templates = _chat_templates(fields)
-    if "chat_template.jinja" in files:
-        templates["default"] = files["chat_template.jinja"]
-    return Tokenizer(backend, special, templates, files)
-
-
-def _backend(content: str) -> Any:
-    from tokenizers import Tokenizer as Backend
-
-    check_tokenizer(content)
-    with _guarded("be read"):
-        backend = Backend.from_str(content)
-    backend.no_truncation()
-    backend.no_padding()
-    return backend
-
-
 @contextlib.contextmanager
-def _guarded(what: str) -> Iterator[None]:
+def guarded(what: str) -> Iterator[None]:
     """What the library raises for a tokenizer.json that is not sound, as a CheckpointError; its panics too."""
     try:
         yield
@@ -205,39 +160,18 @@ def _guarded(what: str) -> Iterator[None]:
         raise CheckpointError(f"tokenizer.json is no tokenizer that can {what}: {shown(str(error))}.") from None
 
 
-def _token(fields: Fields, role: str) -> str | None:
-    value = fields.values.get(role)
-    if isinstance(value, dict):
-        value = value.get("content")
-    # JSON may hold half of a surrogate pair, which is no text.
-    if value is not None and (not isinstance(value, str) or _is_broken(value)):
-        raise fields.error(role, "a string, or an object with its content")
-    return value
-
-
 def _check_unbroken(text: str) -> None:
-    if isinstance(text, str) and _is_broken(text):
+    if isinstance(text, str) and is_broken(text):
         raise ValueError(
             f"The text {shown(text[:50])} holds half of a surrogate pair, as bytes do that were not read as UTF-8, and "
             "must be Unicode. Read it as UTF-8."
         )
 
 
-def _is_broken(text: str) -> bool:
+def is_broken(text: str) -> bool:
+    """Whether a string is no text, since it holds half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
         return True
     return False
-
-
-def _chat_templates(fields: Fields) -> dict[str, str]:
-    value = fields.values.get("chat_template")
-    if value is None or isinstance(value, str):
-        return {} if value is None else {"default": value}
-    if isinstance(value, list) and all(
-        isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("template"), str)
-        for entry in value
-    ):
-        return {entry["name"]: entry["template"] for entry in value}
-    raise fields.error("chat_template", "a string, or a list of objects with name and template")
