@@ -48,10 +48,10 @@ def runs(tiny: bool) -> list[Run]:
     """States of about 25 and 250 MB."""
     if tiny:
         return [Run({"d": 32, "layers": 2, "n": 4, "every": 2, "saves": 1, "repeats": 1})]
-    shape = {"d": 1024, "n": 8, "saves": 3}
+    shape = {"d": 1024, "n": 8}
     return [
-        Run({**shape, "layers": 6, "every": 20, "repeats": 5}),
-        Run({**shape, "layers": 60, "every": 5, "repeats": 3}),
+        Run({**shape, "layers": 6, "every": 10, "saves": 3, "repeats": 5}),
+        Run({**shape, "layers": 60, "every": 4, "saves": 2, "repeats": 3}),
     ]
 
 

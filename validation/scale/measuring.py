@@ -41,12 +41,16 @@ def in_processes(part: str, run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def in_turn(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median seconds of each side, a call of each in turn, after one that does not count."""
+def in_turn(sides: Mapping[str, Callable[[], Any]], repeats: int, at_least_s: float = 0) -> dict[str, float]:
+    """Median seconds of each side, a call of each in turn, so often and for so long, after one that does not count."""
+    for side in sides.values():
+        side()
     seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(1 + repeats):
+    rounds, end = 0, time.perf_counter() + at_least_s
+    while rounds < repeats or time.perf_counter() < end:
+        rounds += 1
         for name, side in sides.items():
             start = time.perf_counter()
             side()
             seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found[1:]) for name, found in seconds.items()}
+    return {name: statistics.median(found) for name, found in seconds.items()}

@@ -1,6 +1,7 @@
 """Memory of a generation from 1,024 to 262,144 members, the state and the factors apart."""
 
 import statistics
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,41 @@ from validation.scale.measuring import Run
 WHAT = (
     "bytes of one generation of Mirrored(LowRank(1)) as es.step compiles it, a fresh process for every n. temporary: "
     "of the compiled program, state and batch apart. factors: of the perturbation's noise, by its shapes. rest: "
-    "temporary without factors. peak: by how much the first generation raises the resident memory, as the kernel says."
+    "temporary without factors. peak: by how much the first generation raises the process's anonymous memory at most, "
+    "looked at every millisecond."
 )
-_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+class Peak:
+    """The most anonymous memory that this process holds while it is entered, over what it held before.
+
+    The kernel's own peak counts pages of files as well, which it drops as it likes.
+    """
+
+    def __enter__(self) -> "Peak":
+        self.before = self._now()
+        self.most, self._over = self.before, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def added(self) -> int:
+        """Bytes."""
+        return self.most - self.before
+
+    def _watch(self) -> None:
+        while not self._over.wait(1e-3):
+            self.most = max(self.most, self._now())
+
+    @staticmethod
+    def _now() -> int:
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")))
 
 
 def runs(tiny: bool) -> list[Run]:
@@ -29,20 +62,20 @@ def measure(n: int, d: int, layers: int, tokens: int, member_chunk: int) -> list
     """One row."""
     es = models.strategy("LowRank(1)", n, member_chunk=member_chunk)
     state, batch = es.init(jax.random.key(0), models.params(d, layers)), models.batch(d, tokens)
-    step = es.step(models.loss).lower(state, batch).compile()
+    program: Any = es.step(models.loss)
+    step = program.lower(state, batch).compile()
     temporary = step.memory_analysis().temp_size_in_bytes
     noise = jax.eval_shape(es.ask, state)[0].noise
     factors = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(noise))
     size = sum(x.nbytes for x in jax.tree.leaves(state))
-    before, seconds, complete = _resident("VmRSS"), [], True
-    _RESET.write_text("5")
-    for generation in range(4):
+    with Peak() as peak:
+        state, fitness = jax.block_until_ready(step(state, batch))
+    seconds, complete = [], True
+    for _ in range(3):
+        complete = complete and bool(np.isfinite(np.asarray(fitness)).all()) and fitness.shape == (n,)
         start = time.perf_counter()
         state, fitness = jax.block_until_ready(step(state, batch))
         seconds.append(time.perf_counter() - start)
-        complete = complete and bool(np.isfinite(np.asarray(fitness)).all()) and fitness.shape == (n,)
-        if generation == 0:
-            peak = _resident("VmHWM") - before
     complete = complete and int(state.generation) == 4 and int(state.skipped) == 0
     return [
         {
@@ -52,14 +85,14 @@ def measure(n: int, d: int, layers: int, tokens: int, member_chunk: int) -> list
             "tokens": tokens,
             "member_chunk": member_chunk,
             "complete": complete,
-            "generation_s": statistics.median(seconds[1:]),
+            "generation_s": statistics.median(seconds),
             "state": size,
             "factors": factors,
             "temporary": temporary,
             "rest": temporary - factors,
             "rest_a_member": (temporary - factors) / n,
-            "peak": peak,
-            "peak_without_factors": peak - factors,
+            "peak": peak.added,
+            "peak_without_factors": peak.added - factors,
             "params_of_every_member": n * size,
         }
     ]
@@ -74,15 +107,10 @@ def draw(rows: list[dict[str, Any]], figure: Any) -> None:
         ("temporary", "compiled: temporary", "o-"),
         ("factors", "of which the factors", "s-"),
         ("rest", "of which the rest", "^-"),
-        ("peak", "measured: peak over before", "x--"),
+        ("peak", "measured: peak", "x--"),
     ):
         axes.plot(n, [row[name] / 2**20 for row in rows], style, label=label)
     axes.set(xscale="log", yscale="log", xlabel="members", ylabel="MiB", title="Memory of a generation of LowRank(1)")
     axes.set_xticks(n, [f"{members:,}" for members in n])
     axes.minorticks_off()
     axes.legend()
-
-
-def _resident(field: str) -> int:
-    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(field))
-    return int(line.split()[1]) * 1024

@@ -18,20 +18,19 @@ LAYOUTS: tuple[tuple[int, int], ...] = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 4))
 
 def runs(tiny: bool) -> list[Run]:
     """One run a layout."""
-    names, widths, sizes = list(models.STRATEGIES), [64, 512], [64, 1024]
-    layouts, repeats = LAYOUTS, 3
+    request = {"strategies": list(models.STRATEGIES), "widths": [64, 512], "sizes": [64, 1024], "tokens": 32}
+    request |= {"repeats": 3, "at_least_s": 0.6}
     if tiny:
-        names, widths, sizes, layouts, repeats = names[:1], [16], [16], LAYOUTS[-1:], 1
-    request = {"strategies": names, "widths": widths, "sizes": sizes, "tokens": 32, "repeats": repeats}
-    return [Run(request, devices, processes) for processes, devices in layouts]
+        request |= {"strategies": ["LowRank(1)"], "widths": [16], "sizes": [16], "repeats": 1, "at_least_s": 0.0}
+    return [Run(request, devices, processes) for processes, devices in LAYOUTS[-1 if tiny else 0 :]]
 
 
-def measure(strategies: list[str], widths: list[int], sizes: list[int], tokens: int, repeats: int) -> list[Any]:
+def measure(strategies: list[str], widths: list[int], sizes: list[int], **options: Any) -> list[dict[str, Any]]:
     """A row a strategy, width and size."""
-    return [_row(name, d, n, tokens, repeats) for name, d, n in itertools.product(strategies, widths, sizes)]
+    return [_row(name, d, n, **options) for name, d, n in itertools.product(strategies, widths, sizes)]
 
 
-def _row(strategy: str, d: int, n: int, tokens: int, repeats: int) -> dict[str, Any]:
+def _row(strategy: str, d: int, n: int, tokens: int, repeats: int, at_least_s: float) -> dict[str, Any]:
     batch, params = models.batch(d, tokens), models.params(d, 1)
 
     def side(how: str) -> tuple[Any, Any]:
@@ -44,7 +43,7 @@ def _row(strategy: str, d: int, n: int, tokens: int, repeats: int) -> dict[str, 
 
         return es, generation
 
-    seconds = in_turn({how: side(how)[1] for how in ("A", "B")}, repeats)
+    seconds = in_turn({how: side(how)[1] for how in ("A", "B")}, repeats, at_least_s)
     es, generation = side("auto")
     generation()
     return {
@@ -55,6 +54,7 @@ def _row(strategy: str, d: int, n: int, tokens: int, repeats: int) -> dict[str, 
         "n": n,
         "tokens": tokens,
         "repeats": repeats,
+        "at_least_s": at_least_s,
         "generation_s": seconds,
         "ratio": seconds["A"] / seconds["B"],
         "auto": {"how": es.placement.how, "seconds": dict(es.placement.seconds)},
@@ -78,4 +78,4 @@ def draw(rows: list[dict[str, Any]], figure: Any) -> None:
         axes.set(yscale="log", title=f"d={d}, n={n}")
     figure.supxlabel("processes x devices")
     figure.supylabel('seconds under "A" over "B"; the letter is what how="auto" chose')
-    panels[0].legend()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
