@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import shardes
-from shardes.callbacks import EarlyStop, JSONLLog, Progress, Run, TensorBoard
+from shardes.callbacks import Checkpoint, EarlyStop, JSONLLog, Progress, Run, TensorBoard
 from shardes.generation import Summary
 
 from .support import make_es, slow
@@ -158,6 +158,73 @@ def test_plain_lines(es, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 5
     fit(es, 50, Progress(every=3600), lambda generation: generation.number == 2)
     assert capsys.readouterr().err.splitlines()[1:][-1] == "The run ended by callback."
+
+
+class Stream:
+    """A stderr as a notebook may have it: it takes text and is no file. Once gone it takes none."""
+
+    def __init__(self):
+        self.text = ""
+        self.gone = False
+
+    def write(self, text):
+        if self.gone:
+            raise BrokenPipeError
+        self.text += text
+
+    def flush(self):
+        pass
+
+
+def test_any_stderr_will_do(es, monkeypatch, capsys):
+    stream = Stream()
+    monkeypatch.setattr("sys.stderr", stream)
+    fit(es, 3, Progress(every=0))
+    assert len(stream.text.splitlines()) == 3
+    stream.gone = True
+    _, history = fit(es, 3, Progress(every=0), lambda generation: generation.number == 1)
+    assert len(history) == 2
+    monkeypatch.setattr("sys.stderr", None)
+    fit(es, 3, Progress(every=0))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(es, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    fit(es, 3, Progress(every=0))
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
+def test_files_are_where_they_were_said_to_be(es, tmp_path, monkeypatch):
+    """Wherever the process goes afterwards."""
+    monkeypatch.chdir(tmp_path)
+    state = begin(es)
+    callbacks = [
+        JSONLLog("log"), TensorBoard("events"), Checkpoint("checkpoints"), shardes.ReplayLog("replay", es, state)
+    ]  # fmt: skip
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    fit(es, 3, *callbacks, state=state)
+    assert len(list(callbacks[-1])) == 3
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+@pytest.mark.parametrize("place", ["generation", "data"])
+def test_what_is_over_is_logged_when_something_raises(es, tmp_path, place):
+    def broken(generation):
+        if place == "generation" and generation.number == 4:
+            raise RuntimeError("this")
+
+    def data(generation):
+        if place == "data" and generation == 5:
+            raise RuntimeError("this")
+        return TARGET
+
+    with pytest.raises(RuntimeError, match="this"):
+        fit(es, 9, JSONLLog(tmp_path / "log"), broken, data=data)
+    assert [line["generation"] for line in lines(tmp_path / "log")] == [0, 1, *([2] if place == "data" else [])]
 
 
 def test_rates_are_those_of_the_last_half_minute(es):

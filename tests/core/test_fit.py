@@ -1,6 +1,12 @@
 """`fit` is a loop over `step`: the same states, watched without waiting, ended when asked."""
 
+import contextlib
+import dataclasses
 import functools
+import io
+import os
+import signal
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -216,6 +222,87 @@ def test_callbacks_end_whatever_happens(es):
     assert recorder.calls == ["start", 0, 1, "error"]
 
 
+@contextlib.contextmanager
+def handlers_kept():
+    """The handlers of signals after are those before, and ones of the test's own."""
+    mine = {number: lambda *_: None for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handler) for number, handler in mine.items()}
+    try:
+        yield
+        assert {number: signal.getsignal(number) for number in mine} == mine
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def kill_at(generation, number, times=1):
+    def callback(one):
+        if one.number == generation:
+            for _ in range(times):
+                os.kill(os.getpid(), number)
+
+    return callback
+
+
+class Gone(io.StringIO):
+    """A stderr whose terminal is gone."""
+
+    def write(self, text):
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("terminal", ["there", "gone"])
+def test_a_signal_ends_a_run_with_its_state(es, played, monkeypatch, capsys, terminal):
+    """One that comes at once again, as from a launcher, is the same one."""
+    if terminal == "gone":
+        monkeypatch.setattr("sys.stderr", Gone())
+    recorder = Recorder()
+    with handlers_kept():
+        state, history = shardes.fit(
+            es,
+            first(es),
+            loss,
+            data=data,
+            generations=6,
+            callbacks=[kill_at(2, signal.SIGINT, times=2), recorder],
+        )
+    assert_identical(jax.device_get(state), played[0][2])
+    assert (history.ended, recorder.calls[-1]) == ("SIGINT", "SIGINT")
+    if terminal == "there":
+        assert "SIGINT: the run ends after this generation" in capsys.readouterr().err
+
+
+def test_after_sigterm_the_process_exits(es):
+    recorder = Recorder()
+    with handlers_kept(), pytest.raises(SystemExit) as exit:
+        shardes.fit(es, first(es), loss, data=data, generations=6, callbacks=[kill_at(1, signal.SIGTERM), recorder])
+    assert exit.value.code == 143
+    assert recorder.calls == ["start", 0, 1, "SIGTERM"]
+
+
+def test_handlers_are_given_back_when_something_raises(es):
+    with handlers_kept(), pytest.raises(ZeroDivisionError):
+        shardes.fit(es, first(es), loss, data=lambda generation: 1 // 0, generations=6)
+
+
+def test_a_run_in_a_thread_leaves_signals_alone(es, played):
+    states = []
+    thread = threading.Thread(
+        target=lambda: states.append(shardes.fit(es, first(es), loss, data=data, generations=6)[0])
+    )
+    with handlers_kept():
+        thread.start()
+        thread.join()
+    assert_identical(jax.device_get(states[0]), played[0][-1])
+
+
+@dataclasses.dataclass
+class Unhashable:
+    """A task as one might write it."""
+
+    def evaluate(self, es, state, pert, key): ...
+
+
 class Task:
     """A task that is no loss: its episodes come from the key."""
 
@@ -268,6 +355,8 @@ def test_a_task_may_change_what_does_not_train(on_host):
         ({"generations": 0}, ValueError, "generations must be an integer of at least 1, got 0"),
         ({"generations": 2.5}, ValueError, "generations must be an integer"),
         ({"task": 3}, TypeError, "task must be a loss, or have a method evaluate or play, got 3"),
+        ({"task": Unhashable()}, TypeError, r"task must be hashable, got Unhashable\(\)\. .* frozen=True or eq=False"),
+        ({"callbacks": Recorder()}, TypeError, "callbacks must be a list, got .*Recorder.* Put it in brackets"),
         ({"callbacks": ["progress"]}, TypeError, "A callback must be a .*Callback or a function, got 'progress'"),
         ({"state": 1}, TypeError, "state must be an ESState"),
     ],

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -68,6 +68,8 @@ def fit(
     check_state(state)
     if not is_count(generations):
         raise ValueError(f"generations must be an integer of at least 1, got {generations!r}: the number to end at.")
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(f"callbacks must be a list, got {callbacks!r}. Put it in brackets.")
     watchers = [one if isinstance(one, Callback) else _Function(one) for one in callbacks]
     run = Run(es, jax.tree.map(jnp.copy, state), generations, watchers)
     program, batches = _program(es, task), _batches(data, int(state.generation))
@@ -146,6 +148,10 @@ def _program(es: ShardedES, task: Any) -> Program:
     """The program of a task, compiled once an evolution strategy."""
     if not callable(task) and not hasattr(task, "evaluate") and not hasattr(task, "play"):
         raise TypeError(f"task must be a loss, or have a method evaluate or play, got {task!r}.")
+    if not isinstance(task, Hashable):
+        raise TypeError(
+            f"task must be hashable, got {task!r}. Of a dataclass, make it one with frozen=True or eq=False."
+        )
     programs: dict[Any, Program] = es._programs
     if task not in programs:
         programs[task] = Program(es, task)

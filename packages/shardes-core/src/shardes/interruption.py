@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
@@ -47,4 +48,8 @@ class Interruption:
             return
         self.received, self._at = number, time.monotonic()
         name = signal.Signals(number).name
-        print(f"\n{name}: the run ends after this generation. Once more ends it at once.", file=sys.stderr, flush=True)
+        # It may come amid another print, or the terminal be gone; the run is to end well all the same.
+        with contextlib.suppress(OSError, RuntimeError, ValueError):
+            print(
+                f"\n{name}: the run ends after this generation. Once more ends it at once.", file=sys.stderr, flush=True
+            )

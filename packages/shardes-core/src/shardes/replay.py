@@ -57,7 +57,7 @@ class ReplayLog(Watcher):
     """
 
     def __init__(self, path: str | os.PathLike[str], es: ShardedES, state: ESState | None = None) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         self.es = es
         self._file: Any = None
         self._records_follow = False

@@ -33,7 +33,7 @@ class JSONLLog(Watcher):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
 
     def begin(self, run: Run) -> None:
         """Open the file behind the line of the generation before the state's."""

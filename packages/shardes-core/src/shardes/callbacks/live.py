@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from rich.console import Console, Group
 from rich.live import Live as RichLive
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -37,9 +39,12 @@ class Live:
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
-        self._display.console.print(text, highlight=False, markup=False)
+        with contextlib.suppress(OSError):
+            self._display.console.print(text, highlight=False, markup=False)
 
     def close(self) -> None:
         """Leave the last state of it on the terminal."""
         self._bar.update(self._task, left="")
-        self._display.stop()
+        # The terminal may be gone, which is no reason to end a run.
+        with contextlib.suppress(OSError):
+            self._display.stop()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
 import sys
 import time
 from collections import deque
@@ -34,7 +36,7 @@ class Progress(Watcher):
     """
 
     def __init__(self, *, tokens: int | None = None, every: float = 10.0) -> None:
-        if sys.stderr.isatty() and importlib.util.find_spec("rich") is None:
+        if _on_terminal() and importlib.util.find_spec("rich") is None:
             raise ImportError("Progress on a terminal needs more: pip install 'shardes-core[progress]'")
         self.tokens = tokens
         self.every = every
@@ -46,7 +48,7 @@ class Progress(Watcher):
         self._latest: Summary | None = None
         self._shown: tuple[int, float] | None = None
         self._live: Any = None
-        if sys.stderr.isatty():
+        if _on_terminal():
             from shardes.callbacks.live import Live
 
             self._live = Live(int(run.state.generation), run.generations)
@@ -72,13 +74,13 @@ class Progress(Watcher):
         elif self._latest is not None and (self._shown is None or self._shown[0] != self._latest.generation):
             self._print(self._latest)
         if run.ended not in ("generations", "error"):
-            print(f"The run ended by {run.ended}.", file=sys.stderr, flush=True)
+            _write(f"The run ended by {run.ended}.")
 
     def _say(self, text: str) -> None:
         if self._live is not None:
             self._live.say(text)
         else:
-            print(text, file=sys.stderr, flush=True)
+            _write(text)
 
     def _print(self, summary: Summary) -> None:
         self._shown = (summary.generation, time.monotonic())
@@ -115,6 +117,18 @@ class Progress(Watcher):
         minutes, seconds = divmod(round(generations / rate), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def _on_terminal() -> bool:
+    """Whether stderr shows what changes in place."""
+    return getattr(sys.stderr, "isatty", bool)() and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
+def _write(line: str) -> None:
+    # A reader that is gone is no reason to end a run.
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(line, file=sys.stderr, flush=True)
 
 
 def _short(value: float) -> str:

@@ -29,7 +29,7 @@ class TensorBoard(Watcher):
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         if importlib.util.find_spec("tensorboard") is None:
             raise ImportError("TensorBoard needs more: pip install 'shardes-core[tensorboard]'")
-        self.folder = Path(folder)
+        self.folder = Path(folder).absolute()
 
     def begin(self, run: Run) -> None:
         """Open an event file."""
