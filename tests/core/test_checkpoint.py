@@ -16,7 +16,7 @@ import optax
 import pytest
 
 import shardes
-from shardes.callbacks import Checkpoint, RestoreError
+from shardes.callbacks import Callback, Checkpoint, JSONLLog, RestoreError
 
 from .support import IDS, assert_identical, lenient, loss, make_es, make_params, slow, update
 
@@ -207,6 +207,40 @@ def test_a_damaged_checkpoint_is_refused_or_whole(es, saved, tmp_path, damage):
         elif int(restored.generation):
             assert_identical(jax.device_get(restored), expected)
     assert refused >= 3
+
+
+def test_arrays_of_another_checkpoint_are_refused(es, tmp_path):
+    """Every file is sound, every shape is right, and what is read is not what was described."""
+    play(es, first(es), 2, Checkpoint(tmp_path, every=1))
+    for name in ("1", "2"):
+        shutil.move(tmp_path / name / "state", tmp_path / f"state of {name}")
+    for name, other in (("1", "2"), ("2", "1")):
+        shutil.move(tmp_path / f"state of {other}", tmp_path / name / "state")
+    with pytest.raises(RestoreError, match=r"2 is damaged: its checksum is another\. Delete it to go on"):
+        Checkpoint(tmp_path).restore(es, first(es))
+
+
+def test_a_checkpoint_is_of_its_generation_whatever_the_run_does_meanwhile(es, tmp_path):
+    states = []
+    checkpoint = Checkpoint(tmp_path, every=1, keep_last=5)
+    play(es, first(es), 5, checkpoint, lambda generation: states.append(jax.device_get(generation.state)))
+    for generation, state in enumerate(states, 1):
+        assert_identical(jax.device_get(checkpoint.restore(es, first(es), generation)), state)
+
+
+def test_logs_have_every_generation_of_a_checkpoint(es, tmp_path):
+    """When it takes its place nothing of it is still to be written, though generations after it are on their way."""
+    found = []
+
+    class Look(Callback):
+        def flush(self):
+            found.append([len((tmp_path / "log").read_text().splitlines()), len(list(replay))])
+
+    state = first(es)
+    replay = shardes.ReplayLog(tmp_path / "replay", es, state)
+    logs = [JSONLLog(tmp_path / "log"), replay]
+    play(es, state, 6, *logs, Look(), Checkpoint(tmp_path / "checkpoints", every=2))
+    assert found == [[2, 2], [4, 4], [6, 6]]
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ class Storage:
         """Begin to write the state after `done` generations; it may be donated when this returns."""
         import orbax.checkpoint as ocp
 
-        # Copied, since an array on the host may share the memory that the next generation takes.
-        arrays = {name: np.array(leaf.addressable_data(0)) for name, leaf in _named(state).items()}
+        # They may share the memory that the next generation takes, of which orbax writes a copy.
+        arrays = {name: np.asarray(leaf.addressable_data(0)) for name, leaf in _named(state).items()}
         run = {
             "format": _FORMAT,
             "configuration": configuration(es),
