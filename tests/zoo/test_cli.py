@@ -174,6 +174,21 @@ def test_the_installed_command() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is full")
+def test_a_full_disk_is_said_in_a_line() -> None:
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [Path(sys.executable).with_name("shardes-zoo"), "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert process.returncode == 1
+    assert process.stderr == "shardes-zoo: No space left on device\n"
+
+
 def test_a_reader_that_goes_away_ends_the_command_in_silence() -> None:
     command = Path(sys.executable).with_name("shardes-zoo")
     for arguments in (["list"], ["info", "qwen2.5-3b", "--json"]):

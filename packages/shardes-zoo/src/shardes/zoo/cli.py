@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 
 __all__ = ["main"]
@@ -19,3 +20,7 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as error:
+        # Where the results go may be full.
+        print(f"shardes-zoo: {error.strerror or error}", file=sys.stderr)
+        os._exit(1)

@@ -53,7 +53,7 @@ def info(name: str) -> Entry:
 
 def near(name: str) -> str:
     """A sentence with the names that are like a given one, or with how to see them all."""
-    found = difflib.get_close_matches(name.lower(), _BY_NAME, n=3, cutoff=0.5)
+    found = difflib.get_close_matches(str(name).lower(), _BY_NAME, n=3, cutoff=0.5)
     return f" Near it: {', '.join(found)}." if found else " zoo.names(), or shardes-zoo list, has them all."
 
 
