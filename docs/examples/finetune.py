@@ -9,10 +9,9 @@ Scores are bits a token: the held-out end of the text is never trained on.
 import argparse
 import math
 import os
-import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # before JAX is imported
 
@@ -60,22 +59,24 @@ def main() -> None:
         lr=lambda generation: args.lr * (1 - generation / args.generations),
     )
     state = es.init(jax.random.key(0), model.params)
-    step = es.step(lambda params, batch: model.nll(params, batch).mean())
-    score = jax.jit(lambda params: model.nll(params, windows(held_out, args.seq)).mean() / NATS_PER_BIT)
+
+    def loss(params: Any, ids: jax.Array) -> jax.Array:
+        return model.nll(params, ids).mean() / NATS_PER_BIT
+
+    score = jax.jit(lambda params: loss(params, windows(held_out, args.seq)))
 
     count = sum(x.size for x in jax.tree.leaves(model.params))
     print(f"model     {args.model}, {count:,} parameters")
     print(f"text      {args.text}, {len(ids)} tokens: {len(train)} to train on, the last {len(held_out)} held out")
     before = float(score(state.params))
     print(f"held out  {before:.3f} bits a token before", flush=True)
-    rng, started = np.random.default_rng(0), time.perf_counter()
-    for generation in range(args.generations):
-        starts = rng.integers(0, len(train) - args.seq, args.sequences)
-        batch = jnp.asarray(np.stack([train[start : start + args.seq + 1] for start in starts]))
-        state, fitness = step(state, batch)
-        seconds = (time.perf_counter() - started) / (generation + 1)
-        mean = float(fitness.mean()) / NATS_PER_BIT
-        progress(generation, args.generations, f"mean {mean:.3f}  {seconds:.2f} s a generation")
+
+    def batch(generation: int) -> jax.Array:
+        starts = np.random.default_rng(generation).integers(0, len(train) - args.seq, args.sequences)
+        return jnp.asarray(np.stack([train[start : start + args.seq + 1] for start in starts]))
+
+    progress = shardes.callbacks.Progress(tokens=args.seq * args.sequences)
+    state, _ = shardes.fit(es, state, loss, data=batch, generations=args.generations, callbacks=[progress])
     after = float(score(state.params))
     print(f"held out  {after:.3f} bits a token after")
     if not after < before:
@@ -95,15 +96,6 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not positive")
     return number
-
-
-def progress(generation: int, generations: int, message: str) -> None:
-    """A live line on a terminal, a line now and then elsewhere."""
-    line = f"generation {generation + 1}/{generations}  {message}"
-    if sys.stdout.isatty():
-        print(f"\r\x1b[K{line}", end="\n" if generation + 1 == generations else "", flush=True)
-    elif generation % 50 == 49 or generation + 1 == generations:
-        print(line, flush=True)
 
 
 def windows(ids: np.ndarray, seq: int) -> jax.Array:
