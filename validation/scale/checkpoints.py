@@ -73,7 +73,7 @@ def measure(d: int, layers: int, n: int, every: int, saves: int, repeats: int) -
             run(checkpoints[-1])
 
         seconds = in_turn({"without": run, "with": saving}, repeats)
-    held_up = statistics.median(held for checkpoint in checkpoints[1:] for held in checkpoint.held_up)
+    held_up = statistics.median(held for checkpoint in checkpoints[2:] for held in checkpoint.held_up)
     return [
         {
             "d": d,
@@ -85,7 +85,7 @@ def measure(d: int, layers: int, n: int, every: int, saves: int, repeats: int) -
             "repeats": repeats,
             "generation_s": seconds["without"] / (every * saves),
             "held_up_s": held_up,
-            "on_disk_s": statistics.median(checkpoint.on_disk for checkpoint in checkpoints[1:]),
+            "on_disk_s": statistics.median(checkpoint.on_disk for checkpoint in checkpoints[2:]),
             "whole_run_s": (seconds["with"] - seconds["without"]) / saves,
             "at_every_100_s": held_up / 100,
         }

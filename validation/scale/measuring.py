@@ -11,6 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
 from validation.workers import ROOT
 
 
@@ -42,13 +46,19 @@ def in_processes(part: str, run: Run) -> list[dict[str, Any]]:
 
 
 def in_turn(sides: Mapping[str, Callable[[], Any]], repeats: int, at_least_s: float = 0) -> dict[str, float]:
-    """Median seconds of each side, a call of each in turn, so often and for so long, after one that does not count."""
-    for side in sides.values():
-        side()
+    """Median seconds of each side, a call of each in turn, so often and for about so long, after two that do not count.
+
+    Processes of one run agree on how often.
+    """
+    for _ in range(2):
+        begun = time.perf_counter()
+        for side in sides.values():
+            side()
+    rounds = max(repeats, round(at_least_s / (time.perf_counter() - begun)))
+    if jax.process_count() > 1:
+        rounds = int(multihost_utils.broadcast_one_to_all(np.int32(rounds)))
     seconds: dict[str, list[float]] = {name: [] for name in sides}
-    rounds, end = 0, time.perf_counter() + at_least_s
-    while rounds < repeats or time.perf_counter() < end:
-        rounds += 1
+    for _ in range(rounds):
         for name, side in sides.items():
             start = time.perf_counter()
             side()
