@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from shardes.diagnosis.page import Line, lines, page
+from shardes.diagnosis.advice import lines
+from shardes.diagnosis.page import Line, page
 from shardes.diagnosis.program import Constant
 
 __all__ = ["Diagnosis"]
