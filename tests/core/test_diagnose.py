@@ -344,10 +344,11 @@ def test_the_expected_cosine_is_the_one_of_a_linear_loss(strategy, mirrored, gra
             assert measured != pytest.approx(np.sqrt(directions / (directions + dimension + 1)), rel=0.05)
 
 
-def test_the_readme_prints_a_page(capsys):
+def test_the_readme_prints_a_page(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     readme = (Path(__file__).parents[2] / "packages/shardes-core/README.md").read_text()
     exec("".join(re.findall(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)), {})
-    assert capsys.readouterr().out.startswith("Generation 100 of Mirrored(inner=SeedRegenerated(chunk=1)), n=64: ")
+    assert capsys.readouterr().out.startswith("Generation 200 of Mirrored(inner=SeedRegenerated(chunk=1)), n=64: ")
 
 
 # A process of two, with a device each: the fields of the diagnosis, as a program would read them.
