@@ -83,6 +83,19 @@ def logged(folder):
     return state, history
 
 
+def logged_by_hand(folder):
+    """Every process appends, as a loop of one's own has it; only process 0 has the folder."""
+    es = make()
+    state, step = begin(es), es.step(loss)
+    if jax.process_index() > 0:
+        folder = folder / "not here"
+    with shardes.ReplayLog(folder / "by hand", es, state) as log:
+        for generation in range(2):
+            state, fitness = step(state, IDS)
+            log.append(generation, fitness)
+    return state
+
+
 def ended():
     """What only one process wants ends all, in the same generation."""
     es = make()
@@ -118,6 +131,7 @@ def main(folder):
     print("auto", of_bytes(state.params["embed"]))
     state, history = logged(folder)
     print("logged", checksum(state), of_bytes(history.mean))
+    print("logged_by_hand", checksum(logged_by_hand(folder)))
     print("ended", *ended())
     es = make(lr=0.1 + process)
     print("refused", refused(lambda: begin(es)))

@@ -73,7 +73,7 @@ class Storage:
         """Begin to write the state after `done` generations; it may be donated when this returns."""
         import orbax.checkpoint as ocp
 
-        # They may share the memory that the next generation takes, of which orbax writes a copy.
+        # Orbax copies them before it returns.
         arrays = {name: np.asarray(leaf.addressable_data(0)) for name, leaf in _named(state).items()}
         run = {
             "format": _FORMAT,
