@@ -155,9 +155,10 @@ def test_a_generation_is_compiled_once(es):
         return loss(params, ids)
 
     state, _ = shardes.fit(es, first(es), counted, data=data, generations=3)
-    once = len(traced)
+    once, program = len(traced), es._programs[counted]
     state, _ = shardes.fit(es, state, counted, data=data, generations=6)
     assert len(traced) == once
+    assert es._programs[counted] is program
     assert int(state.generation) == 6
 
 

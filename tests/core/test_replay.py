@@ -143,6 +143,16 @@ def test_damage_before_the_end_is_refused(es, played):
         list(ReplayLog(path, es))
 
 
+def test_records_out_of_order_are_refused(es, played):
+    path, _ = played
+    begin, size = path.read_bytes().index(b"\n") + 1, 8 + 4 * 30
+    content = path.read_bytes()
+    records = [content[i : i + size] for i in range(begin, len(content), size)]
+    path.write_bytes(content[:begin] + records[0] + records[2] + records[1] + records[3])
+    with pytest.raises(ReplayError, match="damaged at generation 1, and records follow"):
+        list(ReplayLog(path, es))
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
