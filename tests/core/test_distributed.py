@@ -263,6 +263,18 @@ def test_ctrl_c_is_handed_on(tmp_path):
     assert "Restart" not in err
 
 
+def test_a_second_ctrl_c_kills(tmp_path):
+    process = start(2, 1, python(tmp_path, SLEEP.replace("os._exit(3)", "time.sleep(600)")))
+    pids = pids_of(process, 2)
+    process.send_signal(signal.SIGINT)
+    for _ in pids:
+        assert process.stdout.readline().endswith("SIGINT\n")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert not any(map(is_running, pids))
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
 def test_nothing_runs_on_when_the_launcher_is_killed(tmp_path):
     process = start(2, 1, python(tmp_path, SLEEP))
