@@ -40,5 +40,7 @@ def write(path: str | os.PathLike[str], frames: Sequence[np.ndarray[Any, Any]], 
         # A GIF counts hundredths of a second, and players slow down what is under two.
         imageio.imwrite(target, np.stack(frames), duration=max(20, round(100 / rate) * 10), loop=0)
     else:
+        # Else it is started by a fork, in which the locks of JAX's threads are held for ever.
+        os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
         imageio.imwrite(target, np.stack(frames), fps=rate, codec="libx264", macro_block_size=2)
     return target

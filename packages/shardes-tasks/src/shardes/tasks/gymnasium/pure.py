@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from shardes.tasks.functional import Functional, functional
@@ -33,8 +34,11 @@ def pure(name: str, environment: Any, **options: Any) -> Functional:
         now, later = jax.random.split(key)
         with _promotion():
             after = functions.transition(state, action, now)
-            reward = functions.reward(state, action, after, now)
-            return (after, later), functions.observation(after, now), reward, functions.terminal(after, now)
+            reward = jnp.reshape(functions.reward(state, action, after, now), ())
+            done = jnp.reshape(functions.terminal(after, now), ())
+            # An action of shape (1,) makes such numbers of some that were of none.
+            after = jax.tree.map(lambda new, old: jnp.reshape(new, jnp.shape(old)), after, state)
+            return (after, later), functions.observation(after, now), reward, done
 
     def draw(states: Sequence[Any]) -> tuple[list[np.ndarray[Any, Any]], float]:
         frames = []

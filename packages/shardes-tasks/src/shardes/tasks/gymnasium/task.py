@@ -87,7 +87,7 @@ class GymnasiumTask(Task):
             return losses, state
         # From all processes and in the order of members, so that all add up in one order, however many there are.
         everything = [
-            es.gather(x.astype(np.float32).reshape(members, self.episodes, -1)).reshape(-1, *x.shape[1:])
+            es.gather(x.astype(np.float32).reshape(members, self.episodes, *x.shape[1:])).reshape(-1, *x.shape[1:])
             for x in (seen.count, seen.mean, seen.squares)
         ]
         return losses, state._replace(params=self._with_seen(es.mesh, state.params, everything))
