@@ -299,3 +299,24 @@ def test_a_missing_extra_is_named(tmp_path):
     ).stdout
     for extra in ("checkpoint", "tensorboard", "progress"):
         assert f"pip install 'shardes-core[{extra}]'" in out
+
+
+def test_one_run_at_a_time_writes(es, tmp_path):
+    """What another has open is refused with its name, and free again when that one is over."""
+    makers = {
+        "log.jsonl": lambda: JSONLLog(tmp_path / "log.jsonl"),
+        "checkpoints": lambda: Checkpoint(tmp_path / "checkpoints"),
+        "replay": lambda: shardes.ReplayLog(tmp_path / "replay", es, begin(es)),
+    }
+    for name, make in makers.items():
+        refused = []
+
+        def other(generation, make=make, refused=refused):
+            with pytest.raises(ValueError, match=r"is written to by another run. Wait for its end") as error:
+                fit(es, 1, make())
+            refused.append(str(error.value))
+
+        fit(es, 1, make(), other)
+        assert len(refused) == 1
+        assert str(tmp_path / name) in refused[0]
+    fit(es, 1, JSONLLog(tmp_path / "log.jsonl"))

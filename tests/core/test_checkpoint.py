@@ -16,7 +16,7 @@ import optax
 import pytest
 
 import shardes
-from shardes.callbacks import Callback, Checkpoint, JSONLLog, RestoreError
+from shardes.callbacks import Callback, Checkpoint, CheckpointError, JSONLLog
 
 from .support import IDS, assert_identical, lenient, loss, make_es, make_params, slow, update
 
@@ -134,9 +134,9 @@ def test_it_says_where_to_begin(es, copy, tmp_path, unbroken):
         ValueError, match=r"has a checkpoint of generation 5, and the run is at 0. Begin with the state"
     ):
         play(es, first(es), 10, Checkpoint(copy))
-    with pytest.raises(RestoreError, match="has no checkpoint of generation 3"):
+    with pytest.raises(CheckpointError, match="has no checkpoint of generation 3"):
         Checkpoint(copy).restore(es, first(es), 3)
-    with pytest.raises(RestoreError, match="has no checkpoint of generation 3"):
+    with pytest.raises(CheckpointError, match="has no checkpoint of generation 3"):
         Checkpoint(tmp_path / "none").restore(es, first(es), 3)
     play(es, Checkpoint(copy).restore(es, first(es)), 10, Checkpoint(copy))
     assert int(Checkpoint(copy).restore(es, first(es)).generation) == 10
@@ -154,26 +154,26 @@ def test_it_says_where_to_begin(es, copy, tmp_path, unbroken):
 )
 def test_a_checkpoint_of_another_run_is_refused(saved, other, begin, text):
     es = make(**other)
-    with pytest.raises(RestoreError, match=text):
+    with pytest.raises(CheckpointError, match=text):
         Checkpoint(saved).restore(es, first(es, **begin))
 
 
 def test_a_checkpoint_of_other_params_is_refused(es, saved):
     params = {**make_params(), "gain": jnp.ones((1, 4))}
     with pytest.raises(
-        RestoreError, match=r"is of other params .*it has \[\".params\['gain'\]\", 'float32', \[4\]\], and"
+        CheckpointError, match=r"is of other params .*it has \[\".params\['gain'\]\", 'float32', \[4\]\], and"
     ):
         Checkpoint(saved).restore(es, es.init(jax.random.key(5), params))
     params = {**make_params(), "more": jnp.ones(1)}
-    with pytest.raises(RestoreError, match="is of other params"):
+    with pytest.raises(CheckpointError, match="is of other params"):
         Checkpoint(saved).restore(es, es.init(jax.random.key(5), params))
 
 
 def outcome(function):
-    """The reason of a RestoreError and None, or an empty one and what the function returns."""
+    """The reason of a CheckpointError and None, or an empty one and what the function returns."""
     try:
         return "", function()
-    except RestoreError as error:
+    except CheckpointError as error:
         return str(error), None
 
 
@@ -216,7 +216,7 @@ def test_arrays_of_another_checkpoint_are_refused(es, tmp_path):
         shutil.move(tmp_path / name / "state", tmp_path / f"state of {name}")
     for name, other in (("1", "2"), ("2", "1")):
         shutil.move(tmp_path / f"state of {other}", tmp_path / name / "state")
-    with pytest.raises(RestoreError, match=r"2 is damaged: its checksum is another\. Delete it to go on"):
+    with pytest.raises(CheckpointError, match=r"2 is damaged: its checksum is another\. Delete it to go on"):
         Checkpoint(tmp_path).restore(es, first(es))
 
 
@@ -249,7 +249,7 @@ def test_logs_have_every_generation_of_a_checkpoint(es, tmp_path):
 def test_a_description_that_is_none_is_refused(es, copy, content):
     (path,) = copy.rglob("run/metadata")
     path.write_text(content)
-    with pytest.raises(RestoreError, match=f"{copy}"):
+    with pytest.raises(CheckpointError, match=f"{copy}"):
         Checkpoint(copy).restore(es, first(es))
 
 
@@ -260,8 +260,34 @@ def test_arrays_larger_than_the_description_are_never_read(es, copy):
     big = state._replace(params={**state.params, "gain": jnp.ones(5)})
     run["leaves"] = [[n, d, [5] if n == ".params['gain']" else s] for n, d, s in run["leaves"]]
     path.write_text(json.dumps(run))
-    with pytest.raises(RestoreError, match="is damaged: its arrays are not those that it lists"):
+    with pytest.raises(CheckpointError, match="is damaged: its arrays are not those that it lists"):
         Checkpoint(copy).restore(es, big)
+
+
+@pytest.mark.parametrize("method", ["save", "wait_until_finished"])
+def test_a_disk_that_is_full_is_said_and_what_is_whole_is_kept(es, copy, unbroken, monkeypatch, method):
+    import orbax.checkpoint as ocp
+
+    def full(*_, **__):
+        raise ValueError("RESOURCE_EXHAUSTED: No space left on device")
+
+    state = Checkpoint(copy).restore(es, first(es))
+    with monkeypatch.context() as patched:
+        patched.setattr(ocp.CheckpointManager, method, full)
+        with pytest.raises(
+            CheckpointError, match=r"cannot be written to .*checkpoints: ValueError: RESOURCE_EXHAUSTED"
+        ):
+            play(es, state, 7, Checkpoint(copy, every=1))
+    assert_identical(jax.device_get(play(es, Checkpoint(copy).restore(es, first(es), 5), 10)), unbroken)
+
+
+def test_reading_disturbs_no_writer(es, copy):
+    """What a run is writing at this moment is left alone by who looks at its checkpoints."""
+    (copy / "7.orbax-checkpoint-tmp").mkdir()
+    Checkpoint(copy).restore(es, first(es))
+    assert (copy / "7.orbax-checkpoint-tmp").exists()
+    play(es, Checkpoint(copy).restore(es, first(es)), 6, Checkpoint(copy))
+    assert numbers(copy) == [5, 6]
 
 
 @pytest.mark.parametrize(

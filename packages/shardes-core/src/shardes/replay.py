@@ -24,6 +24,7 @@ from shardes.callbacks.watching import Watcher
 from shardes.configuration import checksum, configuration, difference
 from shardes.es import ShardedES
 from shardes.generation import Generation
+from shardes.locking import lock
 from shardes.state import ESState
 
 __all__ = ["ReplayError", "ReplayLog", "replay"]
@@ -110,6 +111,11 @@ class ReplayLog(Watcher):
             at = "was opened to be read" if self._file is None else f"goes on with generation {self._next}"
             self.close()
             raise ReplayError(f"{self.path} {at}, and the run is at {int(run.state.generation)}. Give it that state.")
+        try:
+            lock(self._file.fileno(), self.path)
+        except ValueError:
+            self.close()
+            raise
 
     def watch(self, generation: Generation) -> None:
         """Append a generation's fitness."""
@@ -164,7 +170,8 @@ class ReplayLog(Watcher):
             "params": checksum(state.params),
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(self.path, "wb")  # noqa: SIM115
+        # What it may hold goes when there is something to write, since another run may have it.
+        self._file = open(self.path, "ab")  # noqa: SIM115
         self._next = 0
 
     def _holds_records(self) -> bool:
@@ -180,6 +187,7 @@ class ReplayLog(Watcher):
 
     def _write_header(self, shape: tuple[int, ...]) -> None:
         line = json.dumps({**self._header, "shape": shape}).encode() + b"\n"
+        self._file.truncate(0)
         self._file.write(line)
         self._start, self._shape = len(line), shape
 

@@ -5,7 +5,7 @@ from shardes.callbacks.checkpoint import Checkpoint
 from shardes.callbacks.early_stop import EarlyStop
 from shardes.callbacks.jsonl_log import JSONLLog
 from shardes.callbacks.progress import Progress
-from shardes.callbacks.storage import RestoreError
+from shardes.callbacks.storage import CheckpointError
 from shardes.callbacks.tensorboard import TensorBoard
 
-__all__ = ["Callback", "Checkpoint", "EarlyStop", "JSONLLog", "Progress", "RestoreError", "Run", "TensorBoard"]
+__all__ = ["Callback", "Checkpoint", "CheckpointError", "EarlyStop", "JSONLLog", "Progress", "Run", "TensorBoard"]

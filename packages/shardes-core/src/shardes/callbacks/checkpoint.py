@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from shardes.callbacks.base import Callback, Run, is_writer
-from shardes.callbacks.storage import RestoreError, Storage
+from shardes.callbacks.storage import CheckpointError, Storage
 from shardes.counts import is_count
 from shardes.es import ShardedES
 from shardes.generation import Generation
@@ -67,17 +67,17 @@ class Checkpoint(Callback):
             generation: generations done in the checkpoint; by default the latest.
 
         Raises:
-            RestoreError: the checkpoint is damaged or of another run, or there is none of this generation.
+            CheckpointError: the checkpoint is damaged or of another run, or there is none of this generation.
         """
         leaves, failure = None, None
         if is_writer():
             try:
                 leaves = self._read(es, state, generation)
-            except RestoreError as error:
+            except CheckpointError as error:
                 failure = error
         if jax.process_count() > 1:
             leaves, told = from_first(leaves, "" if failure is None else str(failure), jax.tree.leaves(state))
-            failure = failure or (RestoreError(told) if told else None)
+            failure = failure or (CheckpointError(told) if told else None)
         if failure is not None:
             raise failure
         if leaves is None:
@@ -88,7 +88,7 @@ class Checkpoint(Callback):
     def _read(self, es: ShardedES, state: ESState, generation: int | None) -> list[Any] | None:
         done = None
         if self.folder.is_dir():
-            storage = Storage(self.folder, self.keep_last, self.keep_best)
+            storage = Storage(self.folder, self.keep_last, self.keep_best, writes=False)
             try:
                 done = storage.latest() if generation is None else generation
                 if done in storage.all():
@@ -96,7 +96,7 @@ class Checkpoint(Callback):
             finally:
                 storage.close()
         if generation is not None:
-            raise RestoreError(f"{self.folder} has no checkpoint of generation {generation}.")
+            raise CheckpointError(f"{self.folder} has no checkpoint of generation {generation}.")
         return None
 
     def start(self, run: Run) -> None:
@@ -104,7 +104,7 @@ class Checkpoint(Callback):
         if not is_writer():
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._storage = Storage(self.folder, self.keep_last, self.keep_best)
+        self._storage = Storage(self.folder, self.keep_last, self.keep_best, writes=True)
         self._latest: Generation | None = None
         self._saved = int(run.state.generation)
         latest = self._storage.latest()

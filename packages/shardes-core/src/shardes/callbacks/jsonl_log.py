@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from shardes.callbacks.base import Run
 from shardes.callbacks.watching import Watcher
 from shardes.generation import Generation
+from shardes.locking import lock
 
 __all__ = ["JSONLLog"]
 
@@ -29,7 +30,7 @@ class JSONLLog(Watcher):
         path: the file; its folder is made.
 
     Raises:
-        ValueError: at the run's start, when the file holds something else.
+        ValueError: at the run's start, when the file holds something else, or another run writes to it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -38,9 +39,15 @@ class JSONLLog(Watcher):
     def begin(self, run: Run) -> None:
         """Open the file behind the line of the generation before the state's."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        end, self._seconds = self._kept(int(run.state.generation))
-        self._file: BinaryIO = open(self.path, "ab")  # noqa: SIM115
-        self._file.truncate(end)
+        file = open(self.path, "ab")  # noqa: SIM115
+        try:
+            lock(file.fileno(), self.path)
+            end, self._seconds = self._kept(int(run.state.generation))
+            file.truncate(end)
+        except BaseException:
+            file.close()
+            raise
+        self._file: BinaryIO = file
 
     def watch(self, generation: Generation) -> None:
         """Write a line; it is in the file when this returns."""
@@ -58,8 +65,6 @@ class JSONLLog(Watcher):
     def _kept(self, generations: int) -> tuple[int, float]:
         """Where the lines of that many generations end, and the seconds of the last of them."""
         end, seconds = 0, 0.0
-        if not self.path.exists():
-            return end, seconds
         with open(self.path, "rb") as file:
             while line := file.readline(_LONGEST):
                 if not line.endswith(b"\n"):

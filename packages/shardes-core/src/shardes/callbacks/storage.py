@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,16 @@ import numpy as np
 
 from shardes.configuration import checksum, configuration, difference
 from shardes.es import ShardedES
+from shardes.locking import lock
 from shardes.state import ESState
 
-__all__ = ["RestoreError", "Storage"]
+__all__ = ["CheckpointError", "Storage"]
 
 _FORMAT = "shardes checkpoint 1"
 
 
-class RestoreError(Exception):
-    """A checkpoint cannot be read, or is not one of this run."""
+class CheckpointError(Exception):
+    """A checkpoint cannot be written or read, or is not one of this run."""
 
 
 class Storage:
@@ -31,12 +34,14 @@ class Storage:
         folder: an absolute path.
         keep_last: how many of the latest are kept.
         keep_best: how many of the lowest mean are kept besides.
+        writes: whether to write, and to remove what a killed process left half-written.
 
     Raises:
-        RestoreError: what it holds cannot be read.
+        CheckpointError: what it holds cannot be read.
+        ValueError: another run writes to it.
     """
 
-    def __init__(self, folder: Path, keep_last: int, keep_best: int) -> None:
+    def __init__(self, folder: Path, keep_last: int, keep_best: int, *, writes: bool) -> None:
         import orbax.checkpoint as ocp
         from orbax.checkpoint import checkpoint_managers
 
@@ -47,7 +52,7 @@ class Storage:
             best_fn=lambda metrics: metrics["mean"],
             best_mode="min",
             create=False,
-            cleanup_tmp_directories=True,
+            cleanup_tmp_directories=writes,
             # Every process has the whole state: one writes, and waits for no other.
             multiprocessing_options=ocp.options.MultiprocessingOptions(
                 primary_host=0, active_processes={0} if jax.process_count() > 1 else None
@@ -55,9 +60,11 @@ class Storage:
         )
         handlers = {"state": ocp.StandardCheckpointHandler(), "run": ocp.JsonCheckpointHandler()}
         self.folder = folder
+        self._locked = self._lock() if writes and sys.platform != "win32" else None
         try:
             self._manager: Any = ocp.CheckpointManager(folder, item_handlers=handlers, options=options)
         except Exception as error:
+            self._unlock()
             raise self._unreadable(folder, error) from error
 
     def latest(self) -> int | None:
@@ -70,7 +77,11 @@ class Storage:
         return sorted(self._manager.all_steps())
 
     def save(self, es: ShardedES, state: ESState, done: int, mean: float) -> None:
-        """Begin to write the state after `done` generations; it may be donated when this returns."""
+        """Begin to write the state after `done` generations; it may be donated when this returns.
+
+        Raises:
+            CheckpointError: this or an earlier one cannot be written.
+        """
         import orbax.checkpoint as ocp
 
         # Orbax copies them before it returns.
@@ -82,31 +93,30 @@ class Storage:
             "leaves": _described(arrays),
             "checksum": checksum(arrays),
         }
-        self._manager.save(
-            done,
-            # An array without entries cannot be saved, and need not be.
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave({name: array for name, array in arrays.items() if array.size}),
-                run=ocp.args.JsonSave(run),
-            ),
-            metrics={"mean": mean if math.isfinite(mean) else sys.float_info.max},
-        )
+        # An array without entries cannot be saved, and need not be.
+        state_to_save = ocp.args.StandardSave({name: array for name, array in arrays.items() if array.size})
+        with self._writing():
+            self._manager.save(
+                done,
+                args=ocp.args.Composite(state=state_to_save, run=ocp.args.JsonSave(run)),
+                metrics={"mean": mean if math.isfinite(mean) else sys.float_info.max},
+            )
 
     def read(self, es: ShardedES, state: ESState, done: int) -> list[np.ndarray[Any, Any]]:
         """The leaves of a checkpoint of a run, whose structure and key are those of `state`.
 
         Raises:
-            RestoreError: it is damaged, or of another run.
+            CheckpointError: it is damaged, or of another run.
         """
         where = self.folder / str(done)
         try:
             arrays = self._read(es, _named(state), done, where)
-        except RestoreError:
+        except CheckpointError:
             raise
         except Exception as error:
             raise self._unreadable(where, error) from error
         if arrays[".key"].tolist() != np.asarray(state.key).tolist():
-            raise RestoreError(f"{where} is of a run with another key.")
+            raise CheckpointError(f"{where} is of a run with another key.")
         return list(arrays.values())
 
     def _read(self, es: ShardedES, named: Mapping[str, Any], done: int, where: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -114,41 +124,72 @@ class Storage:
 
         run = self._manager.restore(done, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run
         if not isinstance(run, dict) or run.get("format") != _FORMAT:
-            raise RestoreError(f"{where} is no checkpoint of shardes.")
+            raise CheckpointError(f"{where} is no checkpoint of shardes.")
         found = difference(configuration(es), run["configuration"])
         if found:
-            raise RestoreError(f"{where} is of another configuration: {found}.")
+            raise CheckpointError(f"{where} is of another configuration: {found}.")
         required = _described(named)
         if run["leaves"] != required:
-            raise RestoreError(f"{where} is of other params or another optimizer: {_first(run['leaves'], required)}.")
+            raise CheckpointError(
+                f"{where} is of other params or another optimizer: {_first(run['leaves'], required)}."
+            )
         kept = {name: leaf for name, leaf in named.items() if leaf.size}
         stored = self._manager.item_metadata(done).state
         shapes = [[name, np.dtype(entry.dtype).name, list(entry.shape)] for name, entry in stored.items()]
         if sorted(shapes) != sorted(_described(kept)):
-            raise RestoreError(f"{where} is damaged: its arrays are not those that it lists.")
+            raise CheckpointError(f"{where} is damaged: its arrays are not those that it lists.")
         targets = {name: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape) for name, leaf in kept.items()}
         restored = self._manager.restore(done, args=ocp.args.Composite(state=ocp.args.StandardRestore(targets))).state
         arrays = {
             name: restored[name] if leaf.size else np.zeros(leaf.shape, leaf.dtype) for name, leaf in named.items()
         }
         if checksum(arrays) != run["checksum"]:
-            raise RestoreError(f"{where} is damaged: its checksum is another. Delete it to go on from the one before.")
+            raise CheckpointError(
+                f"{where} is damaged: its checksum is another. Delete it to go on from the one before."
+            )
         return arrays
 
     @staticmethod
-    def _unreadable(where: Path, error: Exception) -> RestoreError:
+    def _unreadable(where: Path, error: Exception) -> CheckpointError:
         """What a damaged file makes of orbax and its storage can be any error."""
-        return RestoreError(
+        return CheckpointError(
             f"{where} cannot be read: {type(error).__name__}: {str(error)[:300]}. Delete the damaged checkpoint to go "
             "on from the one before."
         )
 
     def close(self) -> None:
-        """Wait until all that was saved is on the disk."""
+        """Wait until all that was saved is on the disk. Raises CheckpointError where it cannot be."""
         try:
-            self._manager.wait_until_finished()
+            with self._writing():
+                self._manager.wait_until_finished()
         finally:
-            self._manager.close()
+            with contextlib.suppress(Exception):
+                self._manager.close()
+            self._unlock()
+
+    def _lock(self) -> int:
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            lock(descriptor, self.folder)
+        except ValueError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _unlock(self) -> None:
+        if self._locked is not None:
+            os.close(self._locked)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What a full disk makes of orbax and its storage can be any error."""
+        try:
+            yield
+        except Exception as error:
+            raise CheckpointError(
+                f"A checkpoint cannot be written to {self.folder}: {type(error).__name__}: {str(error)[:300]}. Those "
+                "that are whole are kept: make room, and start again from them."
+            ) from error
 
 
 def _named(state: ESState) -> dict[str, Any]:
