@@ -172,7 +172,7 @@ def _batches(data: Any, first: int) -> Iterator[tuple[Any, ...]]:
                 f"data must be arrays, a function of the generation, or an iterator, got {type(leaf).__name__}. Of "
                 "something to iterate over, pass iter(...)."
             )
-    return itertools.repeat((data,))
+    return itertools.repeat((jax.tree.map(jnp.asarray, data),))
 
 
 def _end(callbacks: Sequence[Callback], run: Run) -> None:

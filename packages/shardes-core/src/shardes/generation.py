@@ -104,8 +104,11 @@ class History:
         return len(self.generation)
 
 
-def summarize(before: list[jax.Array], after: list[jax.Array], fitness: jax.Array) -> jax.Array:
-    """Mean, best, std, non-finite members and update ratio: float32 of shape (5,), from the trained leaves."""
+def summarize(before: list[jax.Array], after: list[jax.Array], fitness: jax.Array, wants_end: jax.Array) -> jax.Array:
+    """Mean, best, std, non-finite members, update ratio and `wants_end`: float32 of shape (6,).
+
+    `before` and `after` are the trained leaves.
+    """
     members = fitness.astype(jnp.float32).reshape(fitness.shape[0], -1)
     finite = jnp.isfinite(members).all(axis=1)
     count = jnp.sum(finite, dtype=jnp.float32)
@@ -116,4 +119,4 @@ def summarize(before: list[jax.Array], after: list[jax.Array], fitness: jax.Arra
     moved = jnp.stack([jnp.sum((new - old) ** 2).astype(jnp.float32) for new, old in zip(after, before, strict=True)])
     norm = jnp.stack([jnp.sum(old**2).astype(jnp.float32) for old in before])
     ratio = jnp.sqrt(jnp.sum(moved) / jnp.sum(norm))
-    return jnp.stack([mean, best, std, fitness.shape[0] - count, ratio])
+    return jnp.stack([mean, best, std, fitness.shape[0] - count, ratio, wants_end])

@@ -68,9 +68,9 @@ class Program:
     ) -> tuple[ESState, jax.Array, jax.Array]:
         told = self.es._tell_under[how](state, pert, fitness)
         leaves = Leaves(state.params, self.es.freeze)
-        numbers = summarize(leaves.select(state.params), leaves.select(told.params), fitness)
-        wants = jnp.float32(0) if flag is None else jnp.sum(flag)
-        return told, fitness, jnp.append(numbers, wants)
+        wants_end = jnp.float32(0) if flag is None else jnp.sum(flag)
+        numbers = summarize(leaves.select(state.params), leaves.select(told.params), fitness, wants_end)
+        return told, fitness, numbers
 
 
 def _evaluation(es: ShardedES, task: Any) -> Callable[[ESState, Perturbation, tuple[Any, ...]], tuple[Any, ESState]]:
