@@ -73,6 +73,7 @@ class Noisy(Stub):
         return self.x.copy(), {}
 
     def step(self, action):
+        assert np.isfinite(action).all()
         self.x = 0.9 * self.x + 0.3 * np.asarray(action, np.float64) + 0.1 * self.np_random.normal(size=2)
         far = bool(np.abs(self.x).max() > 2)
         return self.x.copy(), -float(np.sum(self.x**2)), far, False, {}
@@ -116,6 +117,7 @@ STUBS = {
     "InfReward": ({"reward": lambda t: INF if t == 5 else t}, 1 + 2 + 3 + 4, 4),
     "NaNSeen": ({"observe": lambda t: np.array([NAN if t >= 3 else 1, 1.0])}, 1 + 2, 2),
     "TooLarge": ({"observe": lambda t: np.array([1e300 if t >= 3 else 1, 1.0])}, 1 + 2, 2),
+    "NaNFirst": ({"observe": lambda t: np.array([NAN if t == 0 else 1, 1.0])}, 0, 0),
     "AllNaN": ({"observe": lambda t: np.array([NAN, NAN])}, 0, 0),
 }
 BROKEN = {

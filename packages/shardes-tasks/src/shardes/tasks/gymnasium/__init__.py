@@ -2,7 +2,7 @@
 
 import importlib.util
 
-if any(importlib.util.find_spec(name) is None for name in ("gymnasium", "cloudpickle")):
+if importlib.util.find_spec("gymnasium") is None:
     raise ImportError("shardes.tasks.gymnasium needs more: pip install 'shardes-tasks[gymnasium]'")
 
 from shardes.tasks.gymnasium.making import make

@@ -132,8 +132,9 @@ def _probe(registered: Any, options: dict[str, Any], wrappers: Sequence[Callable
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         entry = str(registered.entry_point)
         extra = _EXTRAS.get(entry.removeprefix("gymnasium.envs.").split(".")[0])
-        advice = f"pip install 'shardes-tasks[{extra}]'" if extra and entry.startswith("gymnasium.envs.") else error
-        raise TaskError(f"{registered.id} needs more: {advice}") from error
+        own = extra is not None and entry.startswith("gymnasium.envs.")
+        advice = f"pip install 'shardes-tasks[{extra}]'\n" if own else ""
+        raise TaskError(f"{registered.id} needs more: {advice}{type(error).__name__}: {error}") from error
     except Exception as error:
         raise TaskError(f"{registered.id} cannot be made: {type(error).__name__}: {error}") from error
 

@@ -81,7 +81,7 @@ def _serve(connection: Connection) -> None:
     """Make a group, and call the methods of it that come over a connection, until it is closed."""
     try:
         sys.path[:], made = connection.recv()
-        group = Group(*pickle.loads(made))
+        group = Group(*pickle.loads(made).fn)
         connection.send((True, None))
         while True:
             method, arguments = connection.recv()

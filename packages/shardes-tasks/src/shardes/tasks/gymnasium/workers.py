@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -14,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-import cloudpickle
 import numpy as np
+from gymnasium.vector.utils import CloudpickleWrapper
 
 from shardes.tasks.errors import TaskError
 from shardes.tasks.gymnasium import stepping
@@ -46,8 +47,8 @@ class Workers:
         with self._gone_after_an_error():
             for numbers in self._numbers:
                 self._workers.append(_Worker())
-                made = cloudpickle.dumps((spec, options, wrappers, len(numbers)))
-                self._workers[-1].connection.send((sys.path, made))
+                made: Any = (spec, options, wrappers, len(numbers))
+                self._workers[-1].connection.send((sys.path, pickle.dumps(CloudpickleWrapper(made))))
             for worker in range(processes):
                 self._answer(worker)
 
