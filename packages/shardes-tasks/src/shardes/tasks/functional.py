@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardes import ESState, Perturbation, ShardedES
+from shardes.tasks.batching import flat
 from shardes.tasks.heads import Head
 from shardes.tasks.policy import MLP
 from shardes.tasks.task import Spec, Task, Trajectory
@@ -74,6 +75,7 @@ class Functional(Task):
         self._reset = reset
         self._step = step
         self._draw = draw
+        self._next = flat(self._simulate)
         self._recorded = jax.jit(self._record)
 
     def play(self, es: ShardedES, state: ESState, pert: Perturbation, key: jax.Array) -> tuple[Any, ESState]:
@@ -116,21 +118,25 @@ class Functional(Task):
         def step(carry: Any, _: None) -> tuple[Any, Any]:
             simulated, observation, alive, total, seen = carry
             action = self.policy(params, observation)
-            after, next_observation, reward, done = self._step(simulated, action)
-            next_observation, reward = _flat(next_observation), jnp.asarray(reward).astype(jnp.float32)
-            sound = jnp.isfinite(next_observation).all() & jnp.isfinite(reward)
-            counts = alive & sound
-            goes_on = counts & ~jnp.asarray(done).astype(bool)
+            after, next_observation, reward, counts, goes_on = self._next(simulated, observation, alive, action)
             recorded = record(simulated, observation, action, reward, counts)
             seen = None if seen is None else seen.with_one(observation, alive)
-            # What has ended is left where it was: a simulator that broke may be slow, and its numbers are of no use.
-            simulated, observation = jax.tree.map(
-                lambda new, old: jnp.where(goes_on, new, old), (after, next_observation), (simulated, observation)
-            )
-            return (simulated, observation, goes_on, total + jnp.where(counts, reward, 0), seen), recorded
+            return (after, next_observation, goes_on, total + jnp.where(counts, reward, 0), seen), recorded
 
         carry = (simulated, observation, alive, jnp.float32(0), self.policy.nothing_seen())
         return lax.scan(step, carry, None, length=self.spec.episode_length)
+
+    def _simulate(self, simulated: Any, observation: jax.Array, alive: jax.Array, action: Any) -> Any:
+        """A step: state and observation after it, reward, whether it counts, and whether the episode goes on."""
+        after, next_observation, reward, done = self._step(simulated, action)
+        next_observation, reward = _flat(next_observation), jnp.asarray(reward).astype(jnp.float32)
+        counts = alive & jnp.isfinite(next_observation).all() & jnp.isfinite(reward)
+        goes_on = counts & ~jnp.asarray(done).astype(bool)
+        # What has ended is left where it was: a simulator that broke may be slow, and its numbers are of no use.
+        after, next_observation = jax.tree.map(
+            lambda new, old: jnp.where(goes_on, new, old), (after, next_observation), (simulated, observation)
+        )
+        return after, next_observation, reward, counts, goes_on
 
     def _record(self, params: Any, key: jax.Array) -> Any:
         return self._episode(params, key, lambda *values: values)[1]
