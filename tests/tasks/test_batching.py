@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import shardes
+from shardes.tasks import functional
 from shardes.tasks.batching import flat
+from shardes.tasks.heads import Box
 
 
 def function(tree, y):
@@ -40,6 +43,23 @@ def test_the_program_has_one_batch_axis():
     text = str(
         jax.make_jaxpr(lambda tree: jax.lax.scan(lambda c, _: (c, mapped(c, jnp.float32(1))), tree, None, 2))(TREE)
     )
+    sorts = [line for line in text.splitlines() if " sort[" in line]
+    assert sorts
+    assert all("f32[24,5]" in line for line in sorts)
+
+
+def test_a_task_steps_all_members_signs_and_episodes_as_one_batch():
+    def step(x, action):
+        x = jnp.sort(x + action[0])
+        return x, x, jnp.sum(x), False
+
+    task = functional(
+        lambda key: (jnp.zeros(5), jnp.zeros(5)), step, action=Box([-1.0], [1.0]), episode_length=2, episodes=3
+    )
+    mesh = shardes.make_mesh(jax.devices()[:1])
+    es = shardes.ShardedES(shardes.Mirrored(shardes.LowRank(r=1)), 8, sigma=0.1, lr=0.1, mesh=mesh)
+    pert, state = es.ask(es.init(jax.random.key(0), task.init(jax.random.key(1))))
+    text = str(jax.make_jaxpr(lambda key: task.evaluate(es, state, pert, key))(jax.random.key(2)))
     sorts = [line for line in text.splitlines() if " sort[" in line]
     assert sorts
     assert all("f32[24,5]" in line for line in sorts)
