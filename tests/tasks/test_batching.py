@@ -53,9 +53,11 @@ def test_a_task_steps_all_members_signs_and_episodes_as_one_batch():
         x = jnp.sort(x + action[0])
         return x, x, jnp.sum(x), False
 
-    task = functional(
-        lambda key: (jnp.zeros(5), jnp.zeros(5)), step, action=Box([-1.0], [1.0]), episode_length=2, episodes=3
-    )
+    def reset(key):
+        x = jax.random.normal(key, (5,))
+        return x, x
+
+    task = functional(reset, step, action=Box([-1.0], [1.0]), episode_length=2, episodes=3)
     mesh = shardes.make_mesh(jax.devices()[:1])
     es = shardes.ShardedES(shardes.Mirrored(shardes.LowRank(r=1)), 8, sigma=0.1, lr=0.1, mesh=mesh)
     pert, state = es.ask(es.init(jax.random.key(0), task.init(jax.random.key(1))))
