@@ -177,7 +177,7 @@ case ${1:-} in
     lowest)
         NEWEST=31299 SUPPORTED=3.12 DOWNLOAD=3.12
         fill .venv-lowest pip install --python .venv-lowest --exact --upgrade --resolution lowest-direct --group test --group examples \
-            -e "packages/shardes-core[checkpoint,progress,tensorboard]" -e packages/shardes-nn -e "packages/shardes-zoo[cli]" -e "packages/shardes-tasks[brax,gymnasium,box2d,mujoco,phys2d,playground,render]"
+            -e "packages/shardes-core[checkpoint,progress,tensorboard]" -e packages/shardes-nn -e "packages/shardes-zoo[cli]" -e "packages/shardes-tasks[brax,cli,gymnasium,box2d,mujoco,phys2d,playground,render]"
         ;;
     python) find_python ;;
     uv) find_uv ;;

@@ -22,7 +22,7 @@ from shardes.tasks.gymnasium.task import GymnasiumTask
 from shardes.tasks.policy import MLP
 from shardes.tasks.task import Spec
 
-__all__ = ["make"]
+__all__ = ["make", "names"]
 
 _EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "phys2d": "phys2d", "tabular": "phys2d"}
 """What brings the dependencies of a module of gymnasium.envs."""
@@ -143,3 +143,13 @@ def _length(id: str, own: int | None, given: int | None) -> int:
     if own is None and given is None:
         raise TaskError(f"{id} has no limit of steps of its own. Give episode_length, after which its episodes end.")
     return min(length for length in (own, given) if length is not None)
+
+
+def names() -> list[str]:
+    """Ids of the environments that are registered, the latest version of each."""
+    latest = {(spec.namespace, spec.name): spec for spec in sorted(gymnasium.registry.values(), key=_version)}
+    return sorted(spec.id for spec in latest.values())
+
+
+def _version(spec: Any) -> int:
+    return -1 if spec.version is None else int(spec.version)
