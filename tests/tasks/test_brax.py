@@ -60,7 +60,7 @@ def test_fit_trains_it(pendulum):
 def test_names_and_what_is_refused(pendulum):
     assert {"ant", "halfcheetah", "humanoid"} <= set(brax.names())
     assert (pendulum.spec.episode_length, pendulum.spec.observation_size, pendulum.spec.action_size) == (LENGTH, 4, 1)
-    with pytest.raises(TaskError, match="no environment 'Ants'. Did you mean 'ant'"):
+    with pytest.raises(TaskError, match=r"no environment 'Ants'. Did you mean 'ant'"):
         brax.make("Ants")
     with pytest.raises(TaskError, match="ant cannot be made: ValueError: backend should be in"):
         brax.make("ant", backend="no_such")

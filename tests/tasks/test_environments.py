@@ -105,7 +105,7 @@ def test_what_an_environment_writes_into_a_state_is_its_own():
     ("dt", "repeat", "frames", "rate"), [(0.01, 1, 3, 50), (0.01, 2, 6, 50), (0.02, 1, 6, 50), (0.1, 1, 6, 10)]
 )
 def test_frames_come_as_fast_as_they_happened_and_at_most_50_a_second(dt, repeat, frames, rate, monkeypatch):
-    monkeypatch.setattr(environments, "headless", lambda name: environments.contextlib.nullcontext())
+    monkeypatch.setattr(environments, "headless", lambda: environments.contextlib.nullcontext())
     environment = Counter()
     environment.dt = dt
     task = make(environment, repeat=repeat)

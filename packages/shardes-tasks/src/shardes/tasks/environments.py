@@ -19,7 +19,7 @@ from jax import lax
 
 from shardes.tasks.errors import TaskError
 from shardes.tasks.functional import Functional, functional
-from shardes.tasks.headless import headless
+from shardes.tasks.headless import headless, undrawable
 from shardes.tasks.heads import Box
 
 __all__ = ["check_name", "imported", "quiet", "task"]
@@ -87,8 +87,11 @@ def task(
     def draw(states: Sequence[Any]) -> tuple[Sequence[np.ndarray[Any, Any]], float]:
         seconds = float(environment.dt) * repeat
         every = math.ceil(1 / (seconds * _FRAMES_A_SECOND) - 1e-6)
-        with headless(name):
-            return environment.render([drawn(state) for state in states[::every]]), 1 / (seconds * every)
+        try:
+            with headless():
+                return environment.render([drawn(state) for state in states[::every]]), 1 / (seconds * every)
+        except Exception as error:
+            raise undrawable(name, error) from error
 
     bounds = np.ones(environment.action_size, np.float32)
     return functional(reset, step, action=Box(-bounds, bounds), name=name, draw=draw, **options)

@@ -1,4 +1,4 @@
-"""MuJoCo's pictures on a machine that may have no screen."""
+"""Pictures of simulators on a machine that may have no screen."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from collections.abc import Iterator
 
 from shardes.tasks.errors import TaskError
 
-__all__ = ["headless"]
+__all__ = ["headless", "undrawable"]
 
 
 @contextlib.contextmanager
-def headless(name: str) -> Iterator[None]:
-    """Have MuJoCo draw without a screen, where there is none and MUJOCO_GL says nothing else.
-
-    Args:
-        name: of what is drawn, for the error.
-
-    Raises:
-        TaskError: it cannot be drawn here.
-    """
-    chosen = "MUJOCO_GL" not in os.environ and sys.platform == "linux" and not os.environ.get("DISPLAY")
-    libraries = [library for library in ("EGL", "OSMesa") if ctypes.util.find_library(library) is not None]
-    if chosen and libraries:
-        os.environ["MUJOCO_GL"] = libraries[0].lower()
+def headless() -> Iterator[None]:
+    """Have pygame and MuJoCo draw without a screen, where there is none and the environment says nothing else."""
+    chosen = {}
+    if sys.platform == "linux" and not os.environ.get("DISPLAY") and not os.environ.get("WAYLAND_DISPLAY"):
+        chosen["SDL_VIDEODRIVER"] = "dummy"
+        for library in ("EGL", "OSMesa"):
+            if ctypes.util.find_library(library) is not None:
+                chosen.setdefault("MUJOCO_GL", library.lower())
+    chosen = {name: value for name, value in chosen.items() if name not in os.environ}
+    os.environ.update(chosen)
     try:
-        # It reads MUJOCO_GL when it is imported, which others may have done long ago.
-        importlib.reload(importlib.import_module("mujoco.rendering.classic.gl_context"))
+        if "mujoco" in sys.modules:
+            # It has read MUJOCO_GL when it was imported, which others may have done long ago.
+            importlib.reload(importlib.import_module("mujoco.rendering.classic.gl_context"))
         yield
-    except Exception as error:
-        raise TaskError(
-            f"{name} cannot be drawn here: {type(error).__name__}: {error}\nWithout a screen, MuJoCo needs libEGL or "
-            "libOSMesa (on Debian: apt install libegl1, or libosmesa6), which MUJOCO_GL=egl or osmesa chooses."
-        ) from error
     finally:
-        if chosen:
-            os.environ.pop("MUJOCO_GL", None)
+        for name in chosen:
+            del os.environ[name]
+
+
+def undrawable(name: str, error: Exception) -> TaskError:
+    """The error of something by this name that cannot be drawn."""
+    return TaskError(
+        f"{name} cannot be drawn here: {type(error).__name__}: {error}\nWithout a screen, MuJoCo needs libEGL or "
+        "libOSMesa (on Debian: apt install libegl1, or libosmesa6), which MUJOCO_GL=egl or osmesa chooses."
+    )

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardes.tasks.functional import Functional, functional
-from shardes.tasks.gymnasium.pictures import headless
 from shardes.tasks.gymnasium.spaces import head
+from shardes.tasks.headless import headless
 
 __all__ = ["pure"]
 

@@ -17,10 +17,10 @@ from shardes import ESState, Perturbation, ShardedES
 from shardes.tasks.errors import TaskError
 from shardes.tasks.gymnasium.episodes import Environments, Seen, failures, steps
 from shardes.tasks.gymnasium.native import Vector
-from shardes.tasks.gymnasium.pictures import headless, picture
 from shardes.tasks.gymnasium.spaces import actions_of
 from shardes.tasks.gymnasium.stepping import Group
 from shardes.tasks.gymnasium.workers import Workers
+from shardes.tasks.headless import headless, undrawable
 from shardes.tasks.policy import MLP
 from shardes.tasks.rendering import write
 from shardes.tasks.statistics import Statistics
@@ -107,7 +107,7 @@ class GymnasiumTask(Task):
         with headless(), failures(self.spec.name):
             alone = Group(registered, {**options, "render_mode": "rgb_array"}, wrappers, count=1)
             environment = alone.environments[0]
-            self._trajectory(params, key, alone, lambda: frames.append(picture(environment, self.spec.name)))
+            self._trajectory(params, key, alone, lambda: frames.append(self._picture(environment)))
         return write(path, frames, self._metadata.get("render_fps") or 30)
 
     def close(self) -> None:
@@ -157,6 +157,15 @@ class GymnasiumTask(Task):
         finally:
             alone.close()
         return Trajectory(*jax.tree.map(lambda *xs: np.concatenate(xs), *taken))
+
+    def _picture(self, environment: Any) -> np.ndarray[Any, Any]:
+        try:
+            frame = environment.render()
+        except Exception as error:
+            raise undrawable(self.spec.name, error) from error
+        if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+            raise TaskError(f"{self.spec.name} draws no pictures: its render gives {type(frame).__name__}.")
+        return frame
 
     def _actions(self, numbers: Any) -> Any:
         return actions_of(self._action_space, numbers)
