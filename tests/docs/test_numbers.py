@@ -28,3 +28,11 @@ def test_bits_a_byte_of_the_bundled_model() -> None:
     assert f"| held out, by the frequencies of bytes alone | {found['held_out_under_byte_frequencies']:.3f} |" in card
     assert f"| `byte-transformer` | {found['parameters']:,} |" in card
     assert f"Adam for {found['steps']} steps" in card
+
+
+def test_what_determinism_costs() -> None:
+    readme = (ROOT / "packages/shardes-core/README.md").read_text()
+    rows = json.loads((ROOT / "validation/results/scale/determinism.json").read_text())["rows"]
+    one, eight = ([row["cost"] for row in rows if row["devices"] == devices] for devices in (1, 8))
+    assert f"{min(one):.2f} to {max(one):.2f} times as long with it on one device" in readme
+    assert f"{min(eight):.2f} to {max(eight):.2f} times on eight simulated ones" in readme
