@@ -172,6 +172,14 @@ class ShardedES:
         check_state(state)
         self._check_perturbation(pert)
         members = self.local_members.size if local else self.n
+        params, alone = state.params, local and not self._is_of_one_process
+        if alone:
+            mesh = self._own.mesh
+            params = on_own_devices(params, mesh, P())
+            pert = dataclasses.replace(
+                on_own_devices(dataclasses.replace(pert, noise=None), mesh, P()),
+                noise=on_own_devices(pert.noise, mesh, P(POPULATION)),
+            )
 
         def run(*args: Any) -> Any:
             axes = tuple(in_axes) if isinstance(in_axes, Sequence) else (in_axes,) * len(args)
@@ -183,14 +191,7 @@ class ShardedES:
                         f"An argument with in_axes 0 needs a leading axis of {'' if local else 'n='}{members}, got "
                         f"shape {np.shape(leaf)}."
                     )
-            if not local or self._is_of_one_process:
-                return self._evaluate(function, axes, False, state.params, pert, args)
-            mesh = self._own.mesh
-            own = dataclasses.replace(
-                on_own_devices(dataclasses.replace(pert, noise=None), mesh, P()),
-                noise=on_own_devices(pert.noise, mesh, P(POPULATION)),
-            )
-            return self._evaluate(function, axes, True, on_own_devices(state.params, mesh, P()), own, args)
+            return self._evaluate(function, axes, alone, params, pert, args)
 
         return run
 
@@ -213,15 +214,14 @@ class ShardedES:
             )
         if self._is_of_one_process:
             return np.asarray(values)
-        return gather(values, [self._population.of_process(i).members for i in range(jax.process_count())])
+        return gather(values, self._members_by_process)
 
     def _evaluate_eagerly(
         self, function: Any, in_axes: Any, local: bool, params: Any, pert: Perturbation, args: Any
     ) -> Any:
         leaves = Leaves(params, self.freeze)
         sigma = leaves.scales(pert.sigma)
-        if self.compute_dtype is not None:
-            params = jax.tree.map(self._cast, params)
+        params = self._seen(params)
         population = self._own if local else self._population
         results = population.evaluate(function, leaves, params, sigma, pert.key, pert.noise, args, in_axes)
         if local or self._is_of_one_process:
@@ -304,12 +304,20 @@ class ShardedES:
     def _check_perturbation(self, pert: Any) -> None:
         check_perturbation(pert, self.strategy, self.n, self.lr is not None)
 
+    def _seen(self, params: Any) -> Any:
+        """The params as the model sees them, unperturbed."""
+        return params if self.compute_dtype is None else jax.tree.map(self._cast, params)
+
     def _cast(self, x: jax.Array) -> jax.Array:
         return x.astype(self.compute_dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     @cached_property
     def _own(self) -> Population:
         return self._population.of_process(jax.process_index())
+
+    @cached_property
+    def _members_by_process(self) -> list[np.ndarray[Any, np.dtype[np.intp]]]:
+        return [self._population.of_process(i).members for i in range(jax.process_count())]
 
     @cached_property
     def _is_of_one_process(self) -> bool:

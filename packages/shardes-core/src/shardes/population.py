@@ -179,15 +179,20 @@ class Population:
 
     def _chunk(self, leaves: Leaves, function: Callable[[Any], Any], each: Any) -> int:
         """Directions to evaluate at once, of the function of one and what is mapped over."""
+        if self.known_chunk is not None:
+            return self.known_chunk
+        one = jax.make_jaxpr(function)(jax.tree.map(lambda x: x[0], each))
+        params = 4 * sum(math.prod(leaf.stack + leaf.shape) for leaf in leaves.trained)
+        return max(1, max(_CACHE, params // _SHARE) // max(1, largest_value(one)))
+
+    @property
+    def known_chunk(self) -> int | None:
+        """Directions to evaluate at once; None on a CPU, where what is evaluated decides."""
         if self._given_chunk is not None:
             return self._given_chunk
         if self.deterministic:
             return 1
-        if self.mesh.devices.flat[0].platform != "cpu":
-            return self.local
-        one = jax.make_jaxpr(function)(jax.tree.map(lambda x: x[0], each))
-        params = 4 * sum(math.prod(leaf.stack + leaf.shape) for leaf in leaves.trained)
-        return max(1, max(_CACHE, params // _SHARE) // max(1, largest_value(one)))
+        return None if self.mesh.devices.flat[0].platform == "cpu" else self.local
 
     @property
     def _given_chunk(self) -> int | None:

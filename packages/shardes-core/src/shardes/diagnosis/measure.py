@@ -106,16 +106,11 @@ def diagnose(es: ShardedES, state: ESState, loss: Callable[..., jax.Array], *bat
 
 def _trace(es: ShardedES, state: ESState, loss: Callable[..., Any], batch: Any) -> Any:
     """The loss of unperturbed params as a jaxpr."""
-    seen = jax.eval_shape(lambda params: _seen(es, params), state.params)
+    seen = jax.eval_shape(es._seen, state.params)
     program, output = jax.make_jaxpr(loss, return_shape=True)(seen, *batch)
     if not isinstance(output, jax.ShapeDtypeStruct):
         raise TypeError(f"loss must return one array, a number or one an episode, got {type(output).__name__}.")
     return program
-
-
-def _seen(es: ShardedES, params: Any) -> Any:
-    """The params as the model sees them, unperturbed."""
-    return params if es.compute_dtype is None else jax.tree.map(es._cast, params)
 
 
 def _of_fitness(fitness: jax.Array, narrower: list[Any]) -> dict[str, Any]:
@@ -145,7 +140,7 @@ def _of_fitness(fitness: jax.Array, narrower: list[Any]) -> dict[str, Any]:
 def _of_perturbation(es: ShardedES, state: ESState, pert: Perturbation) -> list[Any]:
     """For every trained leaf the share of entries that the first direction leaves as they are; None if structured."""
     leaves = Leaves(state.params, es.freeze)
-    weights = leaves.select(_seen(es, state.params))
+    weights = leaves.select(es._seen(state.params))
     noise = leaves.noise(es.strategy, pert.key, jnp.uint32(0))
     shifted = leaves.shift(es.strategy, weights, noise, leaves.scales(pert.sigma))
     return [
@@ -189,7 +184,5 @@ def _members_at_once(es: ShardedES) -> int | None:
     population, signs = es._population, len(es.strategy.signs)
     if population.member_chunk == 1:
         return 1
-    chunk = population._given_chunk or (1 if es.deterministic else None)
-    if chunk is None and es.mesh.devices.flat[0].platform == "cpu":
-        return None
-    return signs * min(chunk or population.local, population.local)
+    chunk = population.known_chunk
+    return None if chunk is None else signs * min(chunk, population.local)
