@@ -11,16 +11,10 @@ LENGTH = 60
 EPISODES = 2
 
 pytestmark = [
+    pytest.mark.usefixtures("not_strict"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Brax System:UserWarning"),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _not_strict():
-    """Brax's own code mixes dtypes and ranks."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from shardes.tasks import TaskError
 from shardes.tasks.gymnasium.spaces import actions_of, head, observation_size
-from shardes.tasks.gymnasium.stepping import _entry
+from shardes.tasks.gymnasium.stepping import part
 
 from .stubs import NESTED
 
@@ -41,14 +41,14 @@ def test_every_action_is_one_of_the_space(space):
     numbers[0], numbers[1] = 1e6, -1e6
     actions = actions_of(space, jax.vmap(acting)(jnp.asarray(numbers)))
     for row in range(40):
-        assert space.contains(_entry(actions, row)), _entry(actions, row)
-    assert len({repr(_entry(actions, row)) for row in range(40)}) > 1
+        assert space.contains(part(actions, row)), part(actions, row)
+    assert len({repr(part(actions, row)) for row in range(40)}) > 1
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_the_size_of_an_observation_is_that_of_the_flat_one(space):
     acting = head(space)
-    one = _entry(actions_of(space, jax.vmap(acting)(jnp.zeros((1, acting.size)))), 0)
+    one = part(actions_of(space, jax.vmap(acting)(jnp.zeros((1, acting.size)))), 0)
     assert observation_size(space) == spaces.flatten(space, one).size
 
 

@@ -16,17 +16,10 @@ EPISODES = 2
 # Of episodes that begin where there are rewards.
 KEY = 1867
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.usefixtures("not_strict"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 draws = pytest.mark.skipif(
     not any(map(ctypes.util.find_library, ("EGL", "OSMesa"))), reason="needs libEGL or libOSMesa, as it has no screen"
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _not_strict():
-    """Playground's own code mixes dtypes and ranks."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        yield
 
 
 @pytest.fixture(scope="module")

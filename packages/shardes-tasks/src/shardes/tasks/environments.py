@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import importlib.util
 import math
@@ -21,6 +20,7 @@ from shardes.tasks.errors import TaskError
 from shardes.tasks.functional import Functional, functional
 from shardes.tasks.headless import headless, undrawable
 from shardes.tasks.heads import Box
+from shardes.tasks.names import nearest
 
 __all__ = ["check_name", "imported", "quiet", "task"]
 
@@ -122,7 +122,6 @@ def quiet() -> Iterator[None]:
 def check_name(name: str, names: Sequence[str], suite: str) -> None:
     """Raise a TaskError with the nearest name when there is none of this."""
     if name not in names:
-        known = {known.lower(): known for known in names}
-        near = difflib.get_close_matches(name.lower(), known, n=1)
-        advice = f"Did you mean {known[near[0]]!r}?" if near else f"There are {', '.join(names)}."
+        near = nearest(name, names)
+        advice = f"Did you mean {near!r}?" if near else f"There are {', '.join(names)}."
         raise TaskError(f"{suite} has no environment {name!r}. {advice}")

@@ -61,12 +61,11 @@ class Config:
             if path.stat().st_size > _LARGEST:
                 raise ValueError(f"it has more than {_LARGEST} bytes")
             fields = json.loads(path.read_text(encoding="utf-8"))
-            kinds = {field.name: _KINDS[field.name] for field in dataclasses.fields(cls)}
-            for name, kind in kinds.items():
+            for name, kind in _KINDS.items():
                 if not isinstance(fields[name], kind) or (isinstance(fields[name], bool) and kind is not bool):
                     raise ValueError(f"{name} is {fields[name]!r}")
-            if len(fields) != len(kinds):
-                raise ValueError(f"it has other fields than {', '.join(kinds)}")
+            if len(fields) != len(_KINDS):
+                raise ValueError(f"it has other fields than {', '.join(_KINDS)}")
             if not all(isinstance(size, int) for size in fields["hidden"]):
                 raise ValueError(f"hidden is {fields['hidden']!r}")
             return cls(**{**fields, "hidden": tuple(fields["hidden"])})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from shardes.tasks.gymnasium.pure import pure
 from shardes.tasks.gymnasium.spaces import head, observation_size
 from shardes.tasks.gymnasium.stepping import make_one
 from shardes.tasks.gymnasium.task import GymnasiumTask
+from shardes.tasks.names import nearest
 from shardes.tasks.policy import MLP
 from shardes.tasks.task import Spec
 
@@ -119,9 +119,8 @@ def _find(id: str) -> Any:
             raise TaskError(f"{module} of {id!r} cannot be imported: {error}") from error
     if name in gymnasium.registry:
         return gymnasium.registry[name]
-    known = {known.lower(): known for known in gymnasium.registry}
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    advice = f"Did you mean {known[near[0]]!r}?" if near else f"If a package registers it, name it 'package:{name}'."
+    near = nearest(name, gymnasium.registry)
+    advice = f"Did you mean {near!r}?" if near else f"If a package registers it, name it 'package:{name}'."
     raise TaskError(f"Gymnasium has no environment {name!r}. {advice}")
 
 

@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces.utils import flatdim, flatten
 
-__all__ = ["Group", "make_one"]
+__all__ = ["Group", "make_one", "part"]
 
 Array = np.ndarray[Any, Any]
 
@@ -52,7 +52,7 @@ class Group:
         observations = np.empty((len(which), self._size), np.float32)
         rewards, ended = np.empty(len(which)), np.empty(len(which), bool)
         for row, number in enumerate(which):
-            observation, reward, terminated, truncated, _ = self.environments[number].step(_entry(actions, row))
+            observation, reward, terminated, truncated, _ = self.environments[number].step(part(actions, row))
             self._flatten(observation, observations[row])
             rewards[row], ended[row] = reward, terminated or truncated
         return observations, rewards, ended
@@ -68,13 +68,13 @@ class Group:
             row[:] = flatten(self._space, observation)
 
 
-def _entry(actions: Any, row: int) -> Any:
-    """One action of a batch."""
+def part(actions: Any, rows: int | slice) -> Any:
+    """One action of a batch, or some."""
     if isinstance(actions, dict):
-        return {name: _entry(part, row) for name, part in actions.items()}
+        return {name: part(inner, rows) for name, inner in actions.items()}
     if isinstance(actions, tuple):
-        return tuple(_entry(part, row) for part in actions)
-    return actions[row]
+        return tuple(part(inner, rows) for inner in actions)
+    return actions[rows]
 
 
 def _serve(connection: Connection) -> None:

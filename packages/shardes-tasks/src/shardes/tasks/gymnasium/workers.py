@@ -61,7 +61,7 @@ class Workers:
         """As `Group.step`; `which` ascends."""
         edges = np.searchsorted(which, [numbers[0] for numbers in self._numbers] + [self._numbers[-1][-1] + 1])
         asked = {
-            worker: (which[start:end] - self._numbers[worker][0], _part(actions, slice(start, end)))
+            worker: (which[start:end] - self._numbers[worker][0], stepping.part(actions, slice(start, end)))
             for worker, (start, end) in enumerate(itertools.pairwise(edges))
             if end > start
         }
@@ -149,12 +149,3 @@ def _end(workers: list[_Worker], grace: float) -> None:
             worker.process.wait()
         worker.connection.close()
     workers.clear()
-
-
-def _part(actions: Any, rows: slice) -> Any:
-    """Some actions of a batch."""
-    if isinstance(actions, dict):
-        return {name: _part(part, rows) for name, part in actions.items()}
-    if isinstance(actions, tuple):
-        return tuple(_part(part, rows) for part in actions)
-    return actions[rows]

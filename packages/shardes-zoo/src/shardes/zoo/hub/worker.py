@@ -202,6 +202,7 @@ def _tqdm() -> Any:
 
 
 def main() -> None:
+    """Answer requests until the pipe ends, and leave no file that is not finished."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     worker = Worker(os.fdopen(os.dup(1), "w", encoding="ascii"))
     # What others print must not come among the lines.
