@@ -9,17 +9,14 @@ import argparse
 import itertools
 import json
 import math
-import os
-import platform
 import statistics
-import subprocess
 import sys
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from validation.circumstances import circumstances
 from validation.workers import ROOT, Worker, environment
 
 HERE = Path(__file__).parent
@@ -99,9 +96,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one cell and placement B alone; nothing is written")
     args = parser.parse_args()
     published = published_python()
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    found_on = {"published": PUBLISHED, **circumstances("shardes-core", "jax", "jaxlib", "numpy")}
     cells = CELLS[:1] if args.quick else CELLS
     rows = []
     for cell, devices, how, program in itertools.product(cells, (1, 8), "B" if args.quick else "AB", PROGRAMS):
@@ -114,16 +109,7 @@ def main() -> None:
         )
     result = {
         "what": "seconds of a generation, mirrored; ratios are theirs over ours, so above 1 is in our favour",
-        "environment": {
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": described.stdout.strip(),
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "published": PUBLISHED,
-            "shardes-core": version("shardes-core"),
-            **{name: version(name) for name in ("jax", "jaxlib", "numpy")},
-        },
+        "environment": found_on,
         "repeats": args.repeats,
         "geometric_means": geometric_means(rows),
         "compile_by_layers": layers_ratio(1 if args.quick else 3),

@@ -7,22 +7,17 @@ Every measurement has fresh processes of its own, one after another.
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import sys
 import time
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import matplotlib
 
+from validation.circumstances import circumstances
 from validation.scale import checkpoints, determinism, loop, memory, placements, replays
 from validation.scale.measuring import in_processes
-from validation.workers import ROOT
 
 RESULTS = Path(__file__).parents[1] / "results" / "scale"
 PARTS = {part.__name__.split(".")[-1]: part for part in (memory, loop, checkpoints, replays, determinism, placements)}
@@ -35,19 +30,9 @@ def measured(name: str, part: ModuleType, tiny: bool) -> dict[str, Any]:
         for row in in_processes(name, run):
             rows.append(row)
             print(name, json.dumps(row), flush=True)
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
     return {
         "what": part.WHAT,
-        "environment": {
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": commit.stdout.strip(),
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("shardes-core", "jax", "jaxlib", "numpy", "orbax-checkpoint")},
-        },
+        "environment": circumstances("shardes-core", "jax", "jaxlib", "numpy", "orbax-checkpoint"),
         "rows": rows,
     }
 

@@ -8,17 +8,14 @@ conversion runs in an environment of its own. Writes results/smollm2.json.
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from validation.circumstances import circumstances
 from validation.workers import ROOT, environment, uv
 
 HERE = Path(__file__).parent
@@ -88,13 +85,7 @@ def main() -> None:
         evolved[dtype] = json.loads(run.stdout.splitlines()[-1])
     result = {
         "what": "SmolLM2-135M-Instruct, bfloat16 weights: float32 compute against transformers; ten generations of ES",
-        "environment": {
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("jax", "jaxlib", "shardes-core", "shardes-zoo")},
-        },
+        "environment": circumstances("jax", "jaxlib", "shardes-core", "shardes-zoo"),
         "against_transformers": compared,
         "ten_generations": evolved,
     }

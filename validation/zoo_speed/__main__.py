@@ -9,14 +9,12 @@ the same weights, prompts and threads, a run of each in turn.
 import argparse
 import json
 import os
-import platform
 import statistics
 import sys
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from validation.circumstances import circumstances
 from validation.smollm2.__main__ import snapshot
 from validation.workers import Worker
 
@@ -73,13 +71,7 @@ def main() -> None:
     request = {"folder": str(folder), "threads": os.cpu_count()}
     result = {
         "what": "SmolLM2-135M, float32 compute; speed is their seconds over ours, so above 1 is in our favour",
-        "environment": {
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("jax", "jaxlib", "shardes-zoo")},
-        },
+        "environment": circumstances("jax", "jaxlib", "shardes-zoo"),
         "repeats": args.repeats,
         "beside_transformers": {name: beside(request | task, args.torch, args.repeats) for name, task in TASKS.items()},
         "population_decode": population(request, args.repeats),

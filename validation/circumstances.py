@@ -1,0 +1,24 @@
+"""What a result was measured on."""
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from validation.workers import ROOT
+
+
+def circumstances(*packages: str) -> dict[str, object]:
+    """Date, commit, machine, and versions of Python and of packages, for the file of a result."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": described.stdout.strip(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+    }
