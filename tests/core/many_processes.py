@@ -4,12 +4,14 @@ It prints what it finds as lines "name value", which the test compares between p
 """
 
 import hashlib
+import statistics
 import sys
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import shardes
 from shardes.callbacks import Checkpoint, EarlyStop, JSONLLog
@@ -66,6 +68,23 @@ def own_inputs(strategy):
     mine = es.apply(scaled, state, pert, in_axes=(None, 0), local=True)(IDS, scales[es.local_members])
     np.testing.assert_array_equal(es.gather(mine), np.asarray(whole))
     return np.asarray(whole)
+
+
+def whole():
+    """The fitness of as many members as devices hold without padding, which every process can read."""
+    es = shardes.ShardedES(STRATEGIES["low_rank"], 32, sigma=0.1, lr=0.1, deterministic=True)
+    pert, state = es.ask(begin(es))
+    return np.asarray(es.apply(loss, state, pert)(IDS))
+
+
+def measured():
+    """What is kept by processes of which each has measured another placement to be faster."""
+    seconds = iter([1.0, 2.0] if jax.process_index() == 0 else [2.0, 1.0])
+    es = make(deterministic=False, how="auto")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "median", lambda _: next(seconds))
+        es.step(loss)(begin(es), IDS)
+    return es.placement
 
 
 def logged(folder):
@@ -129,6 +148,8 @@ def main(folder):
         print("inputs", strategy, of_bytes(own_inputs(strategy)))
     _, state = stepped("seed", deterministic=False, how="auto", shaping=shardes.shaping.z_score, lr=0.005)
     print("auto", of_bytes(state.params["embed"]))
+    print("measured", measured())
+    print("whole", of_bytes(whole()))
     state, history = logged(folder)
     print("logged", checksum(state), of_bytes(history.mean))
     print("logged_by_hand", checksum(logged_by_hand(folder)))

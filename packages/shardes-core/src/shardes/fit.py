@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import signal
 import sys
@@ -18,6 +17,7 @@ import numpy as np
 from shardes.arguments import check_state
 from shardes.callbacks.base import Callback, Run
 from shardes.counts import is_count
+from shardes.distributed.loss import others_may_be_lost
 from shardes.es import ShardedES
 from shardes.generation import Generation, History, Summary
 from shardes.interruption import Interruption
@@ -62,7 +62,7 @@ def fit(
 
     Raises:
         TypeError, ValueError: an argument is not one of these.
-        RuntimeError: another process of the run is lost.
+        shardes.distributed.ProcessLostError: another process of the run has died.
         SystemExit: after SIGTERM.
     """
     check_state(state)
@@ -103,7 +103,7 @@ def _train(
     pending: deque[Generation] = deque()
     reason: str | None = None
     start = time.perf_counter()
-    with _others_may_be_lost():
+    with others_may_be_lost():
         for number in range(int(run.state.generation), run.generations):
             batch = next(batches, None)
             if batch is None:
@@ -182,16 +182,3 @@ def _end(callbacks: Sequence[Callback], run: Run) -> None:
             callbacks[0].end(run)
         finally:
             _end(callbacks[1:], run)
-
-
-@contextlib.contextmanager
-def _others_may_be_lost() -> Iterator[None]:
-    try:
-        yield
-    except (jax.errors.JaxRuntimeError, ValueError) as error:
-        if jax.process_count() == 1 or (isinstance(error, ValueError) and "Gloo" not in str(error)):
-            raise
-        raise RuntimeError(
-            f"Process {jax.process_index()} of {jax.process_count()} cannot go on, as when another has died. Restart "
-            "all from the last checkpoint."
-        ) from error

@@ -11,6 +11,8 @@ from typing import Any
 
 import jax
 
+from shardes.distributed.loss import EXIT_CODE, is_loss, say_when_cut_off
+
 __all__ = ["PROCESSES", "PROCESS_ID", "initialize"]
 
 PROCESSES = "SHARDES_PROCESSES"
@@ -29,9 +31,9 @@ def initialize(
 ) -> None:
     """Join the run's other processes; call it first of all, before anything asks JAX for its devices.
 
-    `jax.distributed.initialize`, with the CPU's collectives made to work between processes, and a heartbeat by which
-    all end within a minute when one dies. What is not given comes from `python -m shardes.distributed`, from SLURM,
-    Open MPI or Cloud TPU, or from Kubernetes, as JAX detects them.
+    `jax.distributed.initialize`, with a heartbeat by which all end within a minute when one dies: with 75 those that
+    raise for it, the others as JAX aborts them. What is not given comes from `python -m shardes.distributed`, from
+    SLURM, Open MPI or Cloud TPU, or from Kubernetes, as JAX detects them.
 
     Args:
         coordinator_address: "host:port" of process 0.
@@ -49,7 +51,6 @@ def initialize(
         num_processes = int(os.environ[PROCESSES]) if num_processes is None else num_processes
         process_id = int(os.environ[PROCESS_ID]) if process_id is None else process_id
         options = {"cluster_detection_method": "deactivate", **options}
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # It would keep SIGTERM for itself, so that a process could not be ended.
     jax.config.update("jax_enable_preemption_service", False)
     try:
@@ -78,18 +79,20 @@ def _end_others_when_this_fails() -> None:
     JAX would make it wait at the end for the others, which wait for it.
     """
     shown = sys.excepthook
-    failed = False
+    well = say_when_cut_off()
+    code: int | None = None
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        nonlocal failed
-        failed = True
+        nonlocal code
+        code = EXIT_CODE if is_loss(error) else 1
         shown(kind, error, trace)
 
     def leave() -> None:
-        if failed:
+        well()
+        if code is not None:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(1)
+            os._exit(code)
 
     sys.excepthook = show
     # Called after what is registered later, and before JAX waits.

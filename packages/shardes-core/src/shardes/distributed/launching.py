@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from shardes.distributed.joining import PROCESS_ID, PROCESSES
+from shardes.distributed.loss import EXIT_CODE
 
 __all__ = ["launch"]
 
@@ -30,6 +32,7 @@ def launch(command: Sequence[str], processes: int, devices: int) -> int:
 
     Returns:
         0 when all ended well, else the exit code of the first that failed: 128 and the signal's number for a signal.
+        One that only ended because it lost another (75, or JAX's SIGABRT) does not count while there is a first.
     """
     address = f"127.0.0.1:{_free_port()}"
     started: list[subprocess.Popen[bytes]] = []
@@ -69,31 +72,45 @@ def launch(command: Sequence[str], processes: int, devices: int) -> int:
 def _wait(processes: Sequence[subprocess.Popen[bytes]], signals: list[int]) -> int:
     """The exit code of all, once none runs."""
     handed_on = 0
-    deadline = None
-    code = 0
+    patience = deadline = math.inf
+    failed: tuple[int, int] | None = None
     while any(process.poll() is None for process in processes):
+        now = time.monotonic()
         for number in signals[handed_on:]:
             handed_on += 1
             for process in processes:
                 _signal(process, number if handed_on == 1 else signal.SIGKILL)
-        failed = next(((i, p) for i, p in enumerate(processes) if p.poll()), None)
-        if failed is not None and deadline is None:
-            code = _exit_code(failed[1].returncode)
-            deadline = time.monotonic() + _GRACE
-            if not signals:
-                print(
-                    f"shardes.distributed: process {failed[0]} ended with {_meaning(failed[1].returncode)}, and the "
-                    "others are ended. Restart all from the last checkpoint.",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                for process in processes:
-                    _signal(process, signal.SIGTERM)
-        if deadline is not None and time.monotonic() > deadline:
+        found = _failed(processes)
+        if found is not None and failed is None:
+            patience = min(patience, now + _GRACE)
+            if _is_cause(found[1]) or now >= patience:
+                failed, deadline = found, now + _GRACE
+                if not signals:
+                    print(
+                        f"shardes.distributed: process {failed[0]} ended with {_meaning(failed[1])}, and the others "
+                        "are ended. Restart all from the last checkpoint.",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+                    for process in processes:
+                        _signal(process, signal.SIGTERM)
+        if now > deadline:
             for process in processes:
                 _signal(process, signal.SIGKILL)
         time.sleep(0.02)
-    return code or next((_exit_code(p.returncode) for p in processes if p.returncode), 0)
+    failed = failed or _failed(processes)
+    return 0 if failed is None else _exit_code(failed[1])
+
+
+def _failed(processes: Sequence[subprocess.Popen[bytes]]) -> tuple[int, int] | None:
+    """The number and the exit code of a process that failed, one that died of itself before one that was left."""
+    codes = [(i, code) for i, process in enumerate(processes) if (code := process.poll())]
+    return min(codes, key=lambda found: not _is_cause(found[1]), default=None)
+
+
+def _is_cause(code: int) -> bool:
+    """Whether an exit code is not that of a process that has lost another."""
+    return code not in (EXIT_CODE, -signal.SIGABRT)
 
 
 def _forward(process: int, pipe: BinaryIO, out: BinaryIO) -> None:
