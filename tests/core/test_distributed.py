@@ -203,7 +203,6 @@ def goes_on(processes, script, folder, whole):
 
 
 def test_all_save_and_end_when_told_to(tmp_path, whole):
-    """What ends a job is SIGTERM, which JAX would keep for itself."""
     script = script_of(tmp_path, LONG.replace("generations=12", "generations=10**6"))
     process = start(2, 2, script, str(tmp_path / "run"))
     while "going" not in process.stdout.readline():
@@ -336,6 +335,8 @@ def test_initialize_says_what_is_missing():
     [
         ("os.abort()", -signal.SIGABRT, True),
         ("os.kill(os.getpid(), 9)", -signal.SIGKILL, True),
+        # JAX's service of preemptions would keep this signal for itself.
+        ("os.kill(os.getpid(), 15); time.sleep(20)", -signal.SIGTERM, True),
         ("raise KeyError", 1, False),
         ("raise shardes.distributed.ProcessLostError", 75, False),
         ("raise jax.errors.JaxRuntimeError('UNAVAILABLE: connection closed')", 75, False),
@@ -350,7 +351,7 @@ def test_how_a_process_ends_is_said(tmp_path, ending, code, told):
     script = script_of(
         tmp_path,
         f"""
-        import os, sys, jax, shardes
+        import os, sys, time, jax, shardes
         shardes.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]), shutdown_timeout_seconds=30)
         jax.devices()
         {ending}
