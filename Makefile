@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test fast test-lowest lint types wheels sync
+.PHONY: help quickstart test fast test-lowest lint types docs docs-serve wheels sync browser
 
 # What is activated or set for other projects must not reach this one.
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONHOME PYTHONPATH
@@ -14,7 +14,7 @@ help: ## say what each verb does
 quickstart: sync ## train a small byte transformer on the text of LICENSE
 	$(python) docs/examples/quickstart.py $(ARGS)
 
-test: sync ## run all tests
+test: sync browser ## run all tests
 	$(python) $(pytest) $(ARGS)
 
 fast: sync ## run the tests but for statistics, every layout, and many processes
@@ -31,8 +31,17 @@ lint: sync ## check style with ruff
 types: sync ## check types with mypy --strict
 	$(python) -m mypy packages/*/src tools
 
+docs: sync ## build the site into site/, strictly
+	$(python) -m mkdocs build --strict $(ARGS)
+
+docs-serve: sync ## serve the site on http://127.0.0.1:8000, built anew when a page changes
+	$(python) -m mkdocs serve $(ARGS)
+
 wheels: sync ## build all packages and check the wheels in clean environments
 	$(python) tools/check_wheels.py
 
 sync:
 	@tools/bootstrap.sh sync
+
+browser:
+	@tools/bootstrap.sh browser

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Brings what the Makefile's verbs need: a Python, uv, and a virtual environment with the packages of this checkout.
-# All that it installs goes into .tools, .venv and .venv-lowest.
+# All that it installs goes into .tools, .venv and .venv-lowest, but for the browser, which is the system's.
 #
 #   tools/bootstrap.sh sync      .venv as uv.lock says, on the highest Python found or the one that PYTHON names
 #   tools/bootstrap.sh lowest    .venv-lowest, on Python 3.12 and the lowest versions that the packages allow
+#   tools/bootstrap.sh browser   the Chromium that a test of the site drives: Debian's where it is missing and root asks
 #   tools/bootstrap.sh python    print the path of the Python that sync would use
 #   tools/bootstrap.sh uv        print the path of a uv that works
 
@@ -172,6 +173,22 @@ make_environment() {
     fi
 }
 
+# --- browser ----------------------------------------------------------------------------------------------------------
+
+install_browser() {
+    for name in chromium chromium-browser google-chrome; do
+        if command -v $name >/dev/null; then
+            return
+        fi
+    done
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "installing chromium"
+        { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; } >&2 && return
+    fi
+    say "found no Chromium, without which the test of the site in a browser fails." \
+        "Install one (on Debian: apt-get install chromium; anywhere: .venv/bin/playwright install chromium)."
+}
+
 case ${1:-} in
     sync) fill .venv sync ${CI:+--locked} ;;
     lowest)
@@ -179,7 +196,8 @@ case ${1:-} in
         fill .venv-lowest pip install --python .venv-lowest --exact --upgrade --resolution lowest-direct --group test --group examples \
             -e "packages/shardes-core[checkpoint,progress,tensorboard]" -e packages/shardes-nn -e "packages/shardes-zoo[cli]" -e "packages/shardes-tasks[brax,cli,gymnasium,box2d,mujoco,phys2d,playground,render]"
         ;;
+    browser) install_browser ;;
     python) find_python ;;
     uv) find_uv ;;
-    *) die "given '${1:-}', needs one of: sync, lowest, python, uv" ;;
+    *) die "given '${1:-}', needs one of: sync, lowest, browser, python, uv" ;;
 esac

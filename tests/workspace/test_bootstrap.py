@@ -324,4 +324,4 @@ def test_lowest_is_python_3_12(machine: Machine) -> None:
 
 
 def test_the_verbs_are_named(machine: Machine) -> None:
-    assert machine.fails("install") == "bootstrap: given 'install', needs one of: sync, lowest, python, uv"
+    assert machine.fails("install") == "bootstrap: given 'install', needs one of: sync, lowest, browser, python, uv"
