@@ -203,6 +203,21 @@ def test_a_rollout_is_what_the_policy_does():
     assert trajectory.total == pytest.approx(total)
 
 
+def test_a_rollout_leaves_the_states_of_the_simulator_where_they_are(monkeypatch):
+    def reset(key):
+        return jnp.zeros(1000), jnp.zeros(2)
+
+    def step(state, action):
+        return state, jnp.zeros(2), jnp.float32(1), False
+
+    brought = []
+    get = jax.device_get
+    monkeypatch.setattr(jax, "device_get", lambda tree: brought.extend(jax.tree.leaves(tree)) or get(tree))
+    task = make(reset, step)
+    assert task.rollout(task.init(jax.random.key(0)), jax.random.key(1)).total == LENGTH
+    assert 0 < max(x.size for x in brought) < 1000
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [({"episodes": 0}, "episodes is 0"), ({"episode_length": 0}, "episode_length is 0"), ({"hidden": (0,)}, "sizes")],

@@ -43,6 +43,8 @@ def test_every_action_is_one_of_the_space(space):
     for row in range(40):
         assert space.contains(part(actions, row)), part(actions, row)
     assert len({repr(part(actions, row)) for row in range(40)}) > 1
+    by_member = actions_of(space, jax.vmap(jax.vmap(acting))(jnp.asarray(numbers).reshape(8, 5, acting.size)))
+    assert repr(by_member) == repr(actions)
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)

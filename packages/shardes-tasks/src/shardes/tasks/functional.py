@@ -76,7 +76,7 @@ class Functional(Task):
         self._step = step
         self._draw = draw
         self._next = flat(self._simulate)
-        self._recorded = jax.jit(self._record)
+        self._recorded = jax.jit(self._record, static_argnums=0)
 
     def play(self, es: ShardedES, state: ESState, pert: Perturbation, key: jax.Array) -> tuple[Any, ESState]:
         """Losses of shape (n, episodes), and the state with the statistics of all that was seen."""
@@ -89,7 +89,7 @@ class Functional(Task):
 
     def rollout(self, params: Any, key: jax.Array) -> Trajectory:
         """One episode of one policy."""
-        return self._trajectory(params, key)[0]
+        return self._trajectory(False, params, key)[0]
 
     def render(self, params: Any, key: jax.Array, path: str | os.PathLike[str]) -> Path:
         """Write one episode of one policy, GIF or MP4 by the path's end."""
@@ -97,7 +97,8 @@ class Functional(Task):
 
         if self._draw is None:
             return super().render(params, key, path)
-        frames, rate = self._draw(self._trajectory(params, key)[1])
+        trajectory, states = self._trajectory(True, params, key)
+        frames, rate = self._draw([jax.tree.map(lambda x, i=i: x[i], states) for i in range(len(trajectory.rewards))])
         return write(path, frames, rate)
 
     def _member(self, params: Any, keys: jax.Array) -> tuple[jax.Array, Any]:
@@ -138,14 +139,17 @@ class Functional(Task):
         )
         return after, next_observation, reward, counts, goes_on
 
-    def _record(self, params: Any, key: jax.Array) -> Any:
-        return self._episode(params, key, lambda *values: values)[1]
+    def _record(self, with_states: bool, params: Any, key: jax.Array) -> Any:
+        def record(simulated: Any, *values: Any) -> Any:
+            return simulated if with_states else None, *values
 
-    def _trajectory(self, params: Any, key: jax.Array) -> tuple[Trajectory, list[Any]]:
-        states, observations, actions, rewards, counts = jax.device_get(self._recorded(params, key))
+        return self._episode(params, key, record)[1]
+
+    def _trajectory(self, with_states: bool, params: Any, key: jax.Array) -> tuple[Trajectory, Any]:
+        """An episode, and where it is asked for the states of the simulator, which may be large, before each step."""
+        states, *seen, counts = jax.device_get(self._recorded(with_states, params, key))
         length = int(np.sum(counts))
-        cut = jax.tree.map(lambda x: x[:length], (observations, actions, rewards))
-        return Trajectory(*cut), [jax.tree.map(lambda x, i=i: x[i], states) for i in range(length)]
+        return Trajectory(*jax.tree.map(lambda x: x[:length], seen)), states
 
 
 def _flat(observation: Any) -> jax.Array:

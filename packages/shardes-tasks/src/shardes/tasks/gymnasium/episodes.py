@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from shardes.tasks.errors import TaskError
+from shardes.tasks.gymnasium.stepping import part
 
 __all__ = ["Environments", "Seen", "Step", "failures", "steps"]
 
@@ -61,12 +62,12 @@ def steps(
     """
     with failures(name):
         observations = environments.reset(seeds)
-    active = np.flatnonzero(np.isfinite(observations).all(axis=1))
+    which = np.flatnonzero(_all_of_each(np.isfinite(observations)))
+    seen = observations[which]
     for _ in range(length):
-        if not active.size:
+        if not which.size:
             return
-        which, actions = active, jax.tree.map(lambda x, at=active: x[at], act(observations))
-        seen = observations[which]
+        actions = part(act(observations), which)
         sound = _finite(actions, len(which))
         with failures(name):
             if sound.all():
@@ -74,13 +75,13 @@ def steps(
             else:
                 after, rewards, ended = np.copy(seen), np.zeros(len(which)), np.ones(len(which), bool)
                 if sound.any():
-                    sane = jax.tree.map(lambda x, at=sound: x[at], actions)
-                    after[sound], rewards[sound], ended[sound] = environments.step(which[sound], sane)
-        sound &= np.isfinite(rewards) & np.isfinite(after).all(axis=1)
+                    at = which[sound], part(actions, sound)
+                    after[sound], rewards[sound], ended[sound] = environments.step(*at)
+        sound &= np.isfinite(rewards) & _all_of_each(np.isfinite(after))
         yield Step(which, seen, actions, np.where(sound, rewards, 0), sound)
         goes_on = sound & ~ended
-        active = which[goes_on]
-        observations[active] = after[goes_on]
+        which, seen = which[goes_on], after.compress(goes_on, axis=0)
+        observations[which] = seen
 
 
 @contextlib.contextmanager
@@ -98,8 +99,14 @@ def _finite(actions: Any, count: int) -> Array:
     finite = np.ones(count, bool)
     for leaf in jax.tree.leaves(actions):
         if np.issubdtype(leaf.dtype, np.inexact):
-            finite &= np.isfinite(leaf.reshape(count, -1)).all(axis=1)
+            finite &= _all_of_each(np.isfinite(leaf))
     return finite
+
+
+def _all_of_each(truths: Array) -> Array:
+    """Whether all of each row are true; at once where all are, since numpy is slow at many short rows."""
+    count = len(truths)
+    return np.ones(count, bool) if truths.all() else truths.reshape(count, -1).all(axis=1)
 
 
 class Seen:

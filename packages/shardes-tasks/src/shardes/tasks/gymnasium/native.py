@@ -33,11 +33,12 @@ class Vector:
     def reset(self, seeds: Array) -> Array:
         """As `Group.reset`, and to the same states."""
         self._all.reset()
-        starts = {}
-        for seed in np.unique(seeds):
+        starts = []
+        each, place = np.unique(seeds, return_inverse=True)
+        for seed in each:
             self._one.reset(seed=int(seed))
-            starts[seed] = self._one.state[:, 0]
-        self._all.state = np.stack([starts[seed] for seed in seeds], axis=1)
+            starts.append(self._one.state[:, 0])
+        self._all.state = np.stack(starts, axis=1)[:, place]
         observations: Array = self._all.state.T.astype(np.float32)
         return observations
 
@@ -45,7 +46,7 @@ class Vector:
         """As `Group.step`."""
         self._actions[which] = actions
         observations, rewards, terminated, truncated, _ = self._all.step(self._actions)
-        return observations[which], rewards[which], (terminated | truncated)[which]
+        return observations.take(which, axis=0), rewards[which], (terminated | truncated)[which]
 
     def close(self) -> None:
         """Close the vector environment."""

@@ -29,7 +29,7 @@ def head(space: Any) -> heads.Head:
 
 
 def actions_of(space: Any, batch: Any) -> Any:
-    """A batch of what a head puts out, as actions that the space contains, of its dtypes."""
+    """Batches of what a head puts out, as one batch of actions that the space contains, of its dtypes."""
     if isinstance(space, spaces.Dict):
         return {name: actions_of(part, batch[name]) for name, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -38,7 +38,7 @@ def actions_of(space: Any, batch: Any) -> Any:
     if isinstance(space, spaces.Box):
         # Bounds of float64 may lie between two numbers of float32.
         batch = np.clip(batch, space.low, space.high)
-    return batch.astype(space.dtype)
+    return batch.astype(space.dtype).reshape(-1, *space.shape)
 
 
 def _head(space: Any) -> heads.Head:

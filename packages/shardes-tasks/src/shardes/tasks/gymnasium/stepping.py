@@ -68,7 +68,7 @@ class Group:
             row[:] = flatten(self._space, observation)
 
 
-def part(actions: Any, rows: int | slice) -> Any:
+def part(actions: Any, rows: int | slice | Array) -> Any:
     """One action of a batch, or some."""
     if isinstance(actions, dict):
         return {name: part(inner, rows) for name, inner in actions.items()}

@@ -73,8 +73,7 @@ class GymnasiumTask(Task):
         apply = es.apply(self._act, state, pert, in_axes=(0,), local=True)
 
         def act(observations: Any) -> Any:
-            actions = jax.device_get(apply(observations.reshape(members, self.episodes, size)))
-            return self._actions(jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), actions))
+            return actions_of(self._action_space, apply(observations.reshape(members, self.episodes, size)))
 
         if count:
             seeds = np.tile(_seeds(key, self.episodes), members)
@@ -145,7 +144,7 @@ class GymnasiumTask(Task):
         params = jax.device_get(params)
 
         def act(observations: Any) -> Any:
-            return self._actions(jax.device_get(self._act_alone(params, observations)))
+            return actions_of(self._action_space, self._act_alone(params, observations))
 
         nothing = np.zeros((1, self.spec.observation_size), np.float32)
         taken = [(nothing[:0], jax.tree.map(lambda x: x[:0], act(nothing)), np.zeros(0))]
@@ -166,9 +165,6 @@ class GymnasiumTask(Task):
         if not isinstance(frame, np.ndarray) or frame.ndim != 3:
             raise TaskError(f"{self.spec.name} draws no pictures: its render gives {type(frame).__name__}.")
         return frame
-
-    def _actions(self, numbers: Any) -> Any:
-        return actions_of(self._action_space, numbers)
 
     def _with_seen_eagerly(self, mesh: Mesh, params: Any, seen: Sequence[jax.Array]) -> Any:
         merged = self.policy.with_seen(params, Statistics(*seen).together())
