@@ -1,0 +1,1 @@
+"""What policies learn on real tasks, and how fast a generation of them is beside bare loops and peers."""
