@@ -4,6 +4,6 @@
 shardes-train gymnasium:CartPole-v1
 shardes-train gymnasium:CartPole-v1 --strategy seed
 shardes-train gymnasium:Acrobot-v1 -n 64 --episodes 2 --lr 0.05 --generations 40 --normalize
-shardes-train gymnasium:Pendulum-v1 --episodes 4 --lr 0.05 --hidden 16 --generations 120
+shardes-train gymnasium:Pendulum-v1 --episodes 4 --lr 0.05 --hidden 16
 shardes-train gymnasium:LunarLander-v3 -n 64 --episodes 4 --lr 0.05 --generations 120
-shardes-train playground:CartpoleBalance -n 32 --lr 0.05 --generations 20
+shardes-train playground:CartpoleBalance -n 32 --lr 0.05 --generations 40
