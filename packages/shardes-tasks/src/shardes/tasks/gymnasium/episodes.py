@@ -80,8 +80,9 @@ def steps(
         sound &= np.isfinite(rewards) & _all_of_each(np.isfinite(after))
         yield Step(which, seen, actions, np.where(sound, rewards, 0), sound)
         goes_on = sound & ~ended
-        which, seen = which[goes_on], after.compress(goes_on, axis=0)
-        observations[which] = seen
+        if not goes_on.all():
+            which, after = which[goes_on], after.compress(goes_on, axis=0)
+        observations[which] = seen = after
 
 
 @contextlib.contextmanager
