@@ -1,13 +1,18 @@
-"""What the site takes from the repository when it is built: sources, figures, and the numbers of the results.
+"""What the site takes from the repository when it is built: sources, plots, and the numbers of the results.
 
-Pages are templates: what stands in braces comes from `validation/results`, and a name that is not there fails the build.
+Pages are templates: what stands in braces comes from `validation/results`; a name that is not there fails the build.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +26,7 @@ RESULTS = ROOT / "validation" / "results"
 
 
 def on_startup(command: str, dirty: bool) -> None:
-    """Make one tree of the namespace, which is spread over the packages: a tool that reads sources does not run them."""
+    """Make one tree of the namespace, which is spread over the packages, for mkdocstrings, which reads sources."""
     merged = ROOT / ".tools" / "site" / "shardes"
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
@@ -53,20 +58,63 @@ def results() -> dict[str, Any]:
     return {name: result(name) for name in names}
 
 
+def rows_of(found: dict[str, Any], **wanted: Any) -> list[dict[str, Any]]:
+    """The rows of a result that have these values, of which there must be one."""
+    rows = [row for row in found["rows"] if all(row[name] == value for name, value in wanted.items())]
+    if not rows:
+        raise LookupError(f"no row has {wanted}")
+    return rows
+
+
+def plots() -> list[str]:
+    """Names of the results that have a plot."""
+    return [path.relative_to(RESULTS).with_suffix("").as_posix() for path in sorted(RESULTS.rglob("*.svg"))]
+
+
+def families() -> list[dict[str, Any]]:
+    """What the zoo has, a row a card."""
+    from shardes.zoo.registry import MODELS
+
+    rows = []
+    for folder, models in itertools.groupby(MODELS, key=lambda entry: entry.family):
+        entries = list(models)
+        sizes = sorted({entry.parameters for entry in entries})
+        rows.append(
+            {
+                "folder": folder,
+                "title": (ROOT / "zoo" / folder / "README.md").read_text().splitlines()[0].removeprefix("# "),
+                "count": len(entries),
+                "sizes": " to ".join(si(size, "").strip().replace("G", "B") for size in sorted({sizes[0], sizes[-1]})),
+                "architecture": entries[0].architecture,
+                "licences": ", ".join(dict.fromkeys(entry.licence for entry in entries)),
+            }
+        )
+    return rows
+
+
+@functools.cache
+def printed(script: str) -> str:
+    """What an example prints."""
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, script]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.rstrip()
+
+
 def si(value: float, unit: str) -> str:
     """A number to three digits with a prefix: 1.2e-3 of "s" is "1.2 ms"."""
-    for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ")):
-        if abs(value) >= scale * 0.9995:
-            break
+    scales = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+    scale, prefix = next(((s, p) for s, p in scales if abs(value) >= 0.9995 * s), (1, ""))
     return f"{value / scale:.3g} {prefix}{unit}"
 
 
 TEMPLATES = jinja2.Environment(
     undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
-TEMPLATES.globals |= {"result": result, "results": results, "plots": lambda: {p.stem for p in RESULTS.rglob("*.svg")}}
+TEMPLATES.globals |= {function.__name__: function for function in (result, results, rows_of, plots, families, printed)}
 TEMPLATES.filters |= {
     "si": si,
     "fixed": lambda value, digits=2: f"{value:.{digits}f}",
     "thousands": lambda value: f"{value:,}",
+    "first_sentence": lambda text: re.split(r"[.;:] ", text)[0].rstrip("."),
 }
