@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test fast test-lowest lint types docs docs-serve wheels sync browser
+.PHONY: help quickstart test fast test-lowest lint types docs docs-serve wheels release sync browser
 
 # What is activated or set for other projects must not reach this one.
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONHOME PYTHONPATH
@@ -39,6 +39,9 @@ docs-serve: sync ## serve the site on http://127.0.0.1:8000, built anew when a p
 
 wheels: sync ## build all packages and check the wheels in clean environments
 	$(python) tools/check_wheels.py
+
+release: sync ## check, build and tag PACKAGE=name at VERSION=number, publishing nothing
+	@$(python) tools/release.py "$(PACKAGE)" "$(VERSION)"
 
 sync:
 	@tools/bootstrap.sh sync
