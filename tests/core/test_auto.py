@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import shardes
@@ -71,6 +72,23 @@ def test_the_faster_is_kept(clock, a, b, faster, ratio, caplog):
     program(jnp.float32(0))
     assert calls[-1] == faster
     assert len(calls) == 14
+
+
+def test_every_process_keeps_what_the_first_has_measured(clock, monkeypatch):
+    measured = []
+
+    def first(medians):
+        measured.append(medians)
+        return {"A": np.float32(3), "B": np.float32(2)}
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(placement.multihost_utils, "broadcast_one_to_all", first)
+    chosen = placement.Placement("auto")
+    under, calls = timed(clock, {"A": [1] * 7, "B": [2] * 7})
+    chosen.program(under)(jnp.float32(0))
+    assert measured == [{"A": 1, "B": 2}]
+    assert chosen.measurement == placement.Measurement("B", {"A": 3, "B": 2})
+    assert calls[-1] == "B"
 
 
 @pytest.mark.parametrize("faster", ["A", "B"])

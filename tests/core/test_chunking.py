@@ -1,6 +1,8 @@
 """How many members a device evaluates at once, and how many directions it draws at once, never changes the update."""
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from shardes import SeedRegenerated
@@ -44,3 +46,18 @@ def test_no_more_members_than_the_chunk_are_evaluated_at_once(mirrored, chunk):
     traced = jax.make_jaxpr(lambda state, pert: es.apply(loss, state, pert)(IDS))(state, pert)
     at_once = max(map(members_of, arrays_in(traced)))
     assert at_once <= (n if chunk is None else chunk)
+
+
+@pytest.mark.parametrize(("size", "at_once"), [(2**4, 24), (2**18, 2)])
+def test_as_many_members_as_the_caches_of_a_cpu_hold(size, at_once):
+    """All of them where they are small; the two of one direction where each is larger than the caches."""
+    es = make_es("low_rank_1", 24, devices=1)
+    pert, state = es.ask(es.init(jax.random.key(0), make_params()))
+
+    def function(params):
+        return jnp.sum(params["gain"][0] * jnp.arange(size, dtype=jnp.float32))
+
+    fitness = es.apply(function, state, pert)
+    assert max(aval.size for aval in arrays_in(jax.make_jaxpr(fitness)())) == at_once * size
+    gains = np.asarray(es.apply(lambda params: params["gain"][0], state, pert)())
+    np.testing.assert_allclose(fitness(), gains * (size * (size - 1) / 2), rtol=1e-5)

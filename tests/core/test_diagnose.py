@@ -15,6 +15,7 @@ import pytest
 
 import shardes
 from shardes import IIDGaussian, LowRank, Mirrored, SeedRegenerated
+from shardes.diagnosis.program import cost
 
 from .support import (
     IDS,
@@ -289,6 +290,11 @@ def test_flops_of_loops():
     diagnosis = diagnosed(until, x, params=params)
     assert diagnosis.flops == pytest.approx(product, rel=0.05)
     assert "At least" in advice(diagnosis, "compute a member")
+
+
+def test_flops_without_loops_are_counted_once():
+    traced = jax.make_jaxpr(jax.jit(lambda x, w: jax.jit(jnp.matmul)(x, w)))(jnp.ones((3, 5)), jnp.ones((5, 7)))
+    assert cost(traced) == (2 * 3 * 5 * 7, False)
 
 
 @pytest.mark.parametrize(("options", "at_once"), [({"member_chunk": 8}, 8), ({"member_chunk": 1}, 1), ({}, None)])

@@ -91,7 +91,7 @@ def test_schedules_that_give_no_scalar():
         ask(lr=lambda generation: jnp.ones(3))
 
 
-@pytest.mark.parametrize("lr", [NAN, INF, "fast", np.ones(3)], ids=repr)
+@pytest.mark.parametrize("lr", [NAN, INF, "fast", 1j, np.ones(3)], ids=repr)
 def test_lr(lr):
     with pytest.raises(ValueError, match=r"lr must be a finite number or a schedule, got"):
         construct(lr=lr)

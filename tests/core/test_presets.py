@@ -42,6 +42,12 @@ def test_qiu_takes_half_of_sigma():
     assert es.strategy == SeedRegenerated()
 
 
+def test_eggroll_is_of_rank_one_on_scores_as_a_whole():
+    es = presets.eggroll(n=16, sigma=0.5, lr=3.0)
+    assert (es.n, es.sigma, es.lr) == (16, 0.5, 3.0)
+    assert (es.strategy, es.shaping) == (Mirrored(LowRank(1)), shardes.shaping.z_score)
+
+
 def ascent(scores):
     """EGGROLL's gradient: sqrt(N) times the mean over members of the score times E, sigma inside E."""
     noise = noise_of(Mirrored(LowRank(2)), N, PARAMS)

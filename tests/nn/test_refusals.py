@@ -32,6 +32,13 @@ class Opaque(StructuredWeight):
         return cls()
 
 
+@pytest.mark.parametrize("name", ["shape", "dtype", "apply", "rows"])
+def test_a_weight_that_leaves_something_out(name):
+    said = {key: value for key, value in vars(Opaque).items() if key in {"shape", "dtype", "apply", "rows"} - {name}}
+    with pytest.raises(TypeError, match=f"abstract class Incomplete without an implementation for .*'{name}'"):
+        type("Incomplete", (StructuredWeight,), said)()
+
+
 BINARY = [
     operator.add, operator.sub, operator.mul, operator.matmul, operator.truediv, operator.floordiv, operator.mod,
     operator.pow, operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift, divmod,
