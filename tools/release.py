@@ -70,12 +70,18 @@ def obstacles(package: str, version: Version) -> Iterator[str]:
 
 
 def version_obstacles(package: str, version: Version) -> Iterator[str]:
-    tags = git("tag", "--list", tag_of(package, "*")).splitlines()
-    if tag_of(package, str(version)) in tags:
+    tagged = list(tagged_versions(package))
+    if version in tagged:
         yield f"The tag {tag_of(package, str(version))} exists. Choose a higher version: a release is never changed."
-    highest = max([Version(project(package)["version"]), *(Version(tag.rpartition("-v")[2]) for tag in tags)])
+    highest = max([Version(project(package)["version"]), *tagged])
     if version < highest:
         yield f"{version} does not go up: {package} is at {highest}. Choose a higher version."
+
+
+def tagged_versions(package: str) -> Iterator[Version]:
+    for tag in git("tag", "--list", tag_of(package, "*")).splitlines():
+        with contextlib.suppress(InvalidVersion):
+            yield Version(tag.removeprefix(tag_of(package, "")))
 
 
 def changelog_obstacles(package: str, version: Version) -> Iterator[str]:
@@ -113,7 +119,7 @@ def undone_on_failure(files: list[str]) -> Iterator[list[Path]]:
 
 def bump(package: str, version: str) -> None:
     run(UV, "version", "--quiet", "--frozen", "--package", package, version)
-    run(UV, "lock", "--quiet")
+    run(UV, "lock", "--quiet", "--python", sys.executable)
     if package == CITED:
         citation = ROOT / "CITATION.cff"
         citation.write_text(re.sub(r"^version: .*$", f"version: {version}", citation.read_text(), flags=re.MULTILINE))
@@ -121,7 +127,8 @@ def bump(package: str, version: str) -> None:
 
 def build(package: str, folder: Path) -> list[Path]:
     """The sdist, and the wheel that is built from it."""
-    run(UV, "build", "--quiet", "--no-create-gitignore", "--package", package, "--out-dir", folder)
+    options = ("--quiet", "--no-create-gitignore", "--python", sys.executable, "--package", package)
+    run(UV, "build", *options, "--out-dir", folder)
     built = sorted(folder.iterdir())
     check_contents(next(path for path in built if path.suffix == ".whl"), package)
     return built
@@ -162,4 +169,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted, so nothing is released")
