@@ -5,8 +5,17 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 
 from validation.workers import ROOT
+
+
+def processor() -> str:
+    """What this machine's processor calls itself, or its architecture."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
 
 
 def circumstances(*packages: str) -> dict[str, object]:
@@ -17,6 +26,7 @@ def circumstances(*packages: str) -> dict[str, object]:
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": described.stdout.strip(),
+        "device": processor(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),

@@ -26,6 +26,13 @@ def environment(folder: Path, *packages: str) -> Path:
     return python
 
 
+def transformers_python() -> Path:
+    """An interpreter with torch and transformers: that of TRANSFORMERS_PYTHON, or one made here."""
+    if given := os.environ.get("TRANSFORMERS_PYTHON"):
+        return Path(given)
+    return environment(ROOT / ".tools" / "transformers", "torch", "transformers", "numpy")
+
+
 class Worker:
     """A script under some Python: given a request, it prints a report, then the seconds of a run for every line."""
 

@@ -30,7 +30,7 @@ def test_a_part_by_itself(tmp_path: Path, part: str, found: dict[str, list[str]]
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{part}.json", f"{part}.svg"]
     result = json.loads((tmp_path / f"{part}.json").read_text())
-    assert {"date", "commit", "jax"} <= set(result["environment"])
+    assert {"date", "commit", "device", "jax"} <= set(result["environment"])
     for row in result["rows"]:
         assert {name: sorted(row[name]) for name in found} == found
     assert "</svg>" in (tmp_path / f"{part}.svg").read_text()

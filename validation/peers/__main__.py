@@ -1,13 +1,11 @@
-"""Measure both packages, alternating generation by generation, and write results/peers.json.
+"""This code beside the published shardes 0.1.1, alternating generation by generation: results/peers.json.
 
-    python -m validation.peers [--repeats 9] [--quick]
+    python -m validation.peers [--tiny] [--out FOLDER]
 
 The published package goes into a virtual environment of its own, with the JAX that runs here.
 """
 
-import argparse
 import itertools
-import json
 import math
 import statistics
 import sys
@@ -16,13 +14,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from validation.circumstances import circumstances
+from validation.command import command
 from validation.workers import ROOT, Worker, environment
 
 HERE = Path(__file__).parent
 WORKER = HERE / "worker.py"
-RESULTS = HERE.parent / "results" / "peers.json"
+WHAT = "seconds of a generation, mirrored; ratios are theirs over ours, so above 1 is in our favour"
 PUBLISHED = "0.1.1"
+REPEATS = 9
+"""Generations of each side, alternating."""
 CELLS = ({"d": 128, "n": 256, "tokens": 256}, {"d": 512, "n": 64, "tokens": 64}, {"d": 64, "n": 1024, "tokens": 64})
 PROGRAMS = ("LowRank(1)", "LowRank(4)", "SeedRegenerated", "IIDGaussian")
 WHOLE = 2**30
@@ -39,7 +39,7 @@ def published_python() -> Path:
 def measure(cell: dict[str, Any], program: str, published: Path, repeats: int) -> dict[str, Any]:
     """One row: both packages and the two floors at one setting, a run of each in turn."""
     request = cell | {"program": program}
-    floors = {"floor": WHOLE, "floor_blocked": BLOCKED[cell["d"]]}
+    floors = {"floor": WHOLE, "floor_blocked": BLOCKED.get(cell["d"], 2)}
     with ExitStack() as stack:
         workers = {
             "ours": stack.enter_context(Worker(Path(sys.executable), WORKER, request)),
@@ -89,37 +89,29 @@ def layers_ratio(repeats: int) -> dict[str, float]:
     return {"layers_2_s": two, "layers_24_s": many, "ratio": many / two}
 
 
-def main() -> None:
-    """Run the grid and write what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=9, help="generations of each side, alternating")
-    parser.add_argument("--quick", action="store_true", help="one cell and placement B alone; nothing is written")
-    args = parser.parse_args()
+def run(tiny: bool) -> dict[str, Any]:
+    """The grid; one cell, program and placement if tiny."""
     published = published_python()
-    found_on = {"published": PUBLISHED, **circumstances("shardes-core", "jax", "jaxlib", "numpy")}
-    cells = CELLS[:1] if args.quick else CELLS
-    rows = []
-    for cell, devices, how, program in itertools.product(cells, (1, 8), "B" if args.quick else "AB", PROGRAMS):
-        row = measure(cell | {"devices": devices, "how": how}, program, published, args.repeats)
+    cells: Any = itertools.product(CELLS, (1, 8), "AB", PROGRAMS)
+    if tiny:
+        cells = [({"d": 16, "n": 8, "tokens": 32}, 1, "B", PROGRAMS[0])]
+    repeats, rows = 1 if tiny else REPEATS, []
+    for cell, devices, how, program in cells:
+        row = measure(cell | {"devices": devices, "how": how}, program, published, repeats)
         rows.append(row)
         print(
             f"d={row['d']:<4} n={row['n']:<5} devices={devices} {how} {program:16s} {row['ours']['seconds']:.3f} s",
             *(f"{name} {ratio:.2f}" for name, ratio in row["ratios"].items()),
             flush=True,
         )
-    result = {
-        "what": "seconds of a generation, mirrored; ratios are theirs over ours, so above 1 is in our favour",
-        "environment": found_on,
-        "repeats": args.repeats,
+    return {
+        "environment": {"published": PUBLISHED},
+        "repeats": repeats,
         "geometric_means": geometric_means(rows),
-        "compile_by_layers": layers_ratio(1 if args.quick else 3),
+        "compile_by_layers": None if tiny else layers_ratio(3),
         "rows": rows,
     }
-    print(json.dumps({"geometric_means": result["geometric_means"], "layers": result["compile_by_layers"]}, indent=2))
-    if not args.quick:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    command(sys.modules["__main__"])

@@ -9,14 +9,15 @@ from typing import Any
 import jax
 
 import shardes
+from validation.measuring import Run, in_processes, in_turn
 from validation.scale import models
-from validation.scale.measuring import Run, in_turn
 
 WHAT = (
     "seconds a checkpoint. held_up: for which the run waits once its generation is over. on_disk: from then until all "
     "is on the disk, of the last one. whole_run: by which a run with checkpoints is longer, writing beside the "
     "generations and the last wait counted. at_every_100: held_up a generation"
 )
+PACKAGES = ("orbax-checkpoint",)
 
 
 class Timed(shardes.callbacks.Checkpoint):
@@ -44,15 +45,17 @@ class Timed(shardes.callbacks.Checkpoint):
         self.on_disk = self.held_up[-1] + time.perf_counter() - start
 
 
-def runs(tiny: bool) -> list[Run]:
+def run(tiny: bool) -> dict[str, Any]:
     """States of about 25 and 250 MB."""
     if tiny:
-        return [Run({"d": 32, "layers": 2, "n": 4, "every": 2, "saves": 1, "repeats": 1})]
-    shape = {"d": 1024, "n": 8}
-    return [
-        Run({**shape, "layers": 6, "every": 10, "saves": 3, "repeats": 5}),
-        Run({**shape, "layers": 60, "every": 4, "saves": 2, "repeats": 3}),
-    ]
+        requests = [{"d": 32, "layers": 2, "n": 4, "every": 2, "saves": 1, "repeats": 1}]
+    else:
+        shape = {"d": 1024, "n": 8}
+        requests = [
+            {**shape, "layers": 6, "every": 10, "saves": 3, "repeats": 5},
+            {**shape, "layers": 60, "every": 4, "saves": 2, "repeats": 3},
+        ]
+    return {"rows": in_processes(measure, *map(Run, requests))}
 
 
 def measure(d: int, layers: int, n: int, every: int, saves: int, repeats: int) -> list[dict[str, Any]]:

@@ -5,20 +5,20 @@ from typing import Any
 
 import jax
 
+from validation.measuring import Run, in_processes, in_turn
 from validation.scale import models
-from validation.scale.measuring import Run, in_turn
 
 WHAT = "seconds of a generation by default and with deterministic=True; cost is the second over the first"
 
 
-def runs(tiny: bool) -> list[Run]:
+def run(tiny: bool) -> dict[str, Any]:
     """One device, and eight."""
     cells = [{"d": 64, "n": 1024, "tokens": 64}, {"d": 128, "n": 256, "tokens": 256}, {"d": 512, "n": 64, "tokens": 64}]
     request = {"strategies": list(models.STRATEGIES), "cells": cells, "layers": 2, "repeats": 5, "at_least_s": 1.0}
     if tiny:
         cells = [{"d": 16, "n": 16, "tokens": 4}]
         request |= {"strategies": ["LowRank(1)"], "cells": cells, "repeats": 1, "at_least_s": 0.0}
-    return [Run(request, devices) for devices in (1, 8)]
+    return {"rows": in_processes(measure, *(Run(request, devices) for devices in (1, 8)))}
 
 
 def measure(strategies: list[str], cells: list[dict[str, int]], **options: Any) -> list[dict[str, Any]]:

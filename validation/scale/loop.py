@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 import shardes
+from validation.measuring import Run, in_processes, in_turn
 from validation.scale import models
-from validation.scale.measuring import Run, in_turn
 
 WHAT = (
     "seconds of a generation, from the same state: in a bare loop over es.step, in shardes.fit, and in shardes.fit "
@@ -19,14 +19,16 @@ WHAT = (
 )
 
 
-def runs(tiny: bool) -> list[Run]:
+def run(tiny: bool) -> dict[str, Any]:
     """A tiny model, where the loop weighs most, and a middle one."""
     if tiny:
-        return [Run({"model": "tiny", "d": 16, "layers": 1, "tokens": 4, "n": 16, "generations": 4, "repeats": 1})]
-    return [
-        Run({"model": "tiny", "d": 64, "layers": 2, "tokens": 8, "n": 256, "generations": 500, "repeats": 11}),
-        Run({"model": "middle", "d": 128, "layers": 4, "tokens": 32, "n": 512, "generations": 100, "repeats": 7}),
-    ]
+        requests = [{"model": "tiny", "d": 16, "layers": 1, "tokens": 4, "n": 16, "generations": 4, "repeats": 1}]
+    else:
+        requests = [
+            {"model": "tiny", "d": 64, "layers": 2, "tokens": 8, "n": 256, "generations": 500, "repeats": 11},
+            {"model": "middle", "d": 128, "layers": 4, "tokens": 32, "n": 512, "generations": 100, "repeats": 7},
+        ]
+    return {"rows": in_processes(measure, *map(Run, requests))}
 
 
 def measure(model: str, d: int, layers: int, tokens: int, n: int, generations: int, repeats: int) -> list[Any]:

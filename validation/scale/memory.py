@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from validation.measuring import Run, in_processes
 from validation.scale import models
-from validation.scale.measuring import Run
 
 WHAT = (
     "bytes of one generation of Mirrored(LowRank(1)) as es.step compiles it, a fresh process for every n. temporary: "
@@ -52,10 +52,11 @@ class Peak:
         return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")))
 
 
-def runs(tiny: bool) -> list[Run]:
+def run(tiny: bool) -> dict[str, Any]:
     """A process for every n."""
     shape = {"d": 64, "layers": 2, "tokens": 8, "member_chunk": 64}
-    return [Run({**shape, "n": 4**power}) for power in ((5, 6) if tiny else (5, 6, 7, 8, 9))]
+    powers = (5, 6) if tiny else (5, 6, 7, 8, 9)
+    return {"rows": in_processes(measure, *(Run({**shape, "n": 4**power}) for power in powers))}
 
 
 def measure(n: int, d: int, layers: int, tokens: int, member_chunk: int) -> list[dict[str, Any]]:

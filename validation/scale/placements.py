@@ -5,8 +5,8 @@ from typing import Any
 
 import jax
 
+from validation.measuring import Run, in_processes, in_turn
 from validation.scale import models
-from validation.scale.measuring import Run, in_turn
 
 WHAT = (
     'seconds of a generation under how="A" and how="B", in turn, and what how="auto" chose when it measured by itself; '
@@ -16,13 +16,14 @@ LAYOUTS: tuple[tuple[int, int], ...] = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 4))
 """Processes, and devices of each."""
 
 
-def runs(tiny: bool) -> list[Run]:
+def run(tiny: bool) -> dict[str, Any]:
     """One run a layout."""
     request = {"strategies": list(models.STRATEGIES), "widths": [64, 512], "sizes": [64, 1024], "tokens": 32}
     request |= {"repeats": 3, "at_least_s": 0.6}
     if tiny:
         request |= {"strategies": ["LowRank(1)"], "widths": [16], "sizes": [16], "repeats": 1, "at_least_s": 0.0}
-    return [Run(request, devices, processes) for processes, devices in LAYOUTS[-1 if tiny else 0 :]]
+    layouts = LAYOUTS[-1 if tiny else 0 :]
+    return {"rows": in_processes(measure, *(Run(request, devices, processes) for processes, devices in layouts))}
 
 
 def measure(strategies: list[str], widths: list[int], sizes: list[int], **options: Any) -> list[dict[str, Any]]:

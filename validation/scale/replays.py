@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 import shardes
+from validation.measuring import Run, in_processes, in_turn
 from validation.scale import models
-from validation.scale.measuring import Run, in_turn
 
 WHAT = (
     "seconds of a generation in shardes.fit with a ReplayLog, and in shardes.replay of its log; speed is the one over "
@@ -18,12 +18,13 @@ WHAT = (
 )
 
 
-def runs(tiny: bool) -> list[Run]:
+def run(tiny: bool) -> dict[str, Any]:
     """A model whose evaluation takes most of a generation."""
     shape = {"d": 128, "layers": 4, "tokens": 256, "n": 128, "generations": 10, "repeats": 5}
     if tiny:
         shape = {"d": 16, "layers": 1, "tokens": 4, "n": 8, "generations": 2, "repeats": 1}
-    return [Run({**shape, "strategy": name}) for name in list(models.STRATEGIES)[: 1 if tiny else None]]
+    names = list(models.STRATEGIES)[: 1 if tiny else None]
+    return {"rows": in_processes(measure, *(Run({**shape, "strategy": name}) for name in names))}
 
 
 def measure(

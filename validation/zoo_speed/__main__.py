@@ -1,25 +1,25 @@
 """The zoo's speed on SmolLM2-135M beside transformers on torch, both on this CPU: results/zoo_speed.json.
 
-    python -m validation.zoo_speed PYTHON [--repeats 7]
+    python -m validation.zoo_speed [--tiny] [--out FOLDER]
 
-PYTHON is an interpreter that has torch and transformers. The snapshot is that of validation.smollm2. Float32 compute,
-the same weights, prompts and threads, a run of each in turn.
+The snapshot is that of validation.smollm2. Float32 compute, the same weights, prompts and threads, a run of each in
+turn. TRANSFORMERS_PYTHON may name an interpreter that has torch and transformers.
 """
 
-import argparse
-import json
 import os
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
-from validation.circumstances import circumstances
+from validation.command import command
 from validation.smollm2.__main__ import snapshot
-from validation.workers import Worker
+from validation.workers import Worker, transformers_python
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parent / "results" / "zoo_speed.json"
+WHAT = "SmolLM2-135M, float32 compute; speed is their seconds over ours, so above 1 is in our favour"
+PACKAGES = ("shardes-zoo",)
+REPEATS = 7
 OURS = Path(sys.executable), HERE / "ours.py"
 TASKS = {
     "prefill 8x128": {"task": "prefill", "batch": 8, "prompt": 128, "new_tokens": 0},
@@ -61,28 +61,24 @@ def once(request: dict[str, Any], repeats: int) -> dict[str, float]:
     return {name: statistics.median(report[name] for report in reports) for name in reports[0]}
 
 
-def main() -> None:
-    """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("torch", type=Path, metavar="PYTHON", help="interpreter with torch and transformers")
-    parser.add_argument("--repeats", type=int, default=7, help="runs of each side (default: %(default)s)")
-    args = parser.parse_args()
-    folder = snapshot()
-    request = {"folder": str(folder), "threads": os.cpu_count()}
-    result = {
-        "what": "SmolLM2-135M, float32 compute; speed is their seconds over ours, so above 1 is in our favour",
-        "environment": circumstances("jax", "jaxlib", "shardes-zoo"),
-        "repeats": args.repeats,
-        "beside_transformers": {name: beside(request | task, args.torch, args.repeats) for name, task in TASKS.items()},
-        "population_decode": population(request, args.repeats),
-        "load": once(request | {"task": "load"}, 3)
-        | {"file_bytes": sum(path.stat().st_size for path in folder.glob("*.safetensors"))},
+def run(tiny: bool) -> dict[str, Any]:
+    """Every task; of a tiny checkpoint, and the first alone, if tiny."""
+    theirs, folder, repeats = transformers_python(), snapshot(tiny), 1 if tiny else REPEATS
+    request = {"folder": str(folder), "threads": os.cpu_count(), "ids": 400 if tiny else 10_000}
+    tasks = list(TASKS.items())[: 1 if tiny else None]
+    found: dict[str, Any] = {
+        "repeats": repeats,
+        "beside_transformers": {name: beside(request | task, theirs, repeats) for name, task in tasks},
+    }
+    if tiny:
+        return found
+    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    return found | {
+        "population_decode": population(request, repeats),
+        "load": once(request | {"task": "load"}, 3) | {"file_bytes": size},
         "compile_24_layers": once(request | {"task": "compile", "layers": 24}, 3),
     }
-    print(json.dumps(result, indent=1))
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    command(sys.modules["__main__"])

@@ -73,7 +73,7 @@ def main():
         return
     model = zoo.load(ask["folder"], dtype=jnp.float32)
     batch, prompt = ask["batch"], ask["prompt"]
-    ids = jnp.arange(batch * prompt, dtype=jnp.int32).reshape(batch, prompt) % 10_000 + 100
+    ids = jnp.arange(batch * prompt, dtype=jnp.int32).reshape(batch, prompt) % ask["ids"]
     options = {"max_new_tokens": ask["new_tokens"], "eos_token_id": None, "pad_token_id": 0}
     if ask["task"] == "prefill":
         logits = jax.jit(model.logits)

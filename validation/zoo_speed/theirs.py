@@ -11,7 +11,7 @@ ask = json.loads(sys.argv[1])
 torch.set_num_threads(ask["threads"])
 model = transformers.AutoModelForCausalLM.from_pretrained(ask["folder"], dtype=torch.float32)
 model.eval()
-ids = torch.arange(ask["batch"] * ask["prompt"]).reshape(ask["batch"], ask["prompt"]) % 10_000 + 100
+ids = torch.arange(ask["batch"] * ask["prompt"]).reshape(ask["batch"], ask["prompt"]) % ask["ids"]
 
 
 @torch.inference_mode()

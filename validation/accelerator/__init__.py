@@ -1,0 +1,1 @@
+"""All that is to be known of one accelerator, in ten minutes and one file."""

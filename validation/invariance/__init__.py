@@ -1,0 +1,1 @@
+"""Fitness and update on several devices, in several processes and on another platform, beside one device."""

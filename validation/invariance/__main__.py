@@ -1,0 +1,150 @@
+"""Fitness and update of a generation on other devices: by how much they differ from those of one.
+
+    python -m validation.invariance [--tiny] [--out FOLDER]
+
+On 2 to all of the devices that are there, whatever they are; on 2 to 8 simulated devices of a CPU; and in 2 and 4
+processes of these. validation.accelerator compares one device with the CPU.
+"""
+
+import itertools
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+
+import shardes
+from validation.command import command
+from validation.measuring import Run, device, in_processes
+from validation.scale import models
+
+TOLERANCE = 1e-5
+ON_ANOTHER_PLATFORM = 1e-4
+"""Where exponentials and sines differ by a bit or two, of which a z-score of fitness makes some more."""
+WHAT = (
+    "the largest difference of a member's fitness over the largest fitness, and of an entry's update over the largest "
+    "update of its leaf, in three generations. identical: in every bit, which deterministic=True promises on devices "
+    f"of one kind. sound: where promised so, else within {TOLERANCE:g}, or {ON_ANOTHER_PLATFORM:g} beside a CPU"
+)
+STRATEGIES = models.STRATEGIES | {"IIDGaussian": shardes.IIDGaussian()}
+MODES = (("A", False), ("B", False), ("A", True))
+"""Placements, and whether deterministic, which is always under "A"."""
+
+
+def run(tiny: bool) -> dict[str, Any]:
+    """Real devices first, then simulated ones, then processes."""
+    request = {"strategies": list(STRATEGIES), "modes": MODES, "d": 32, "layers": 2, "tokens": 16, "n": 30}
+    layouts: tuple[tuple[int | None, int], ...] = ((None, 1), (8, 1), (4, 2), (2, 4))
+    if tiny:
+        request |= {"strategies": ["LowRank(1)"], "modes": MODES[1:], "d": 8, "tokens": 4}
+        layouts = ((2, 1), (1, 2))
+    rows = in_processes(measure, *(Run(request, devices, processes) for devices, processes in layouts))
+    kinds = dict.fromkeys(row["device"] for row in rows)
+    return {"environment": {"device": ", ".join(kinds)}, "sound": all(row["sound"] for row in rows), "rows": rows}
+
+
+def measure(
+    strategies: list[str],
+    modes: list[tuple[str, bool]],
+    d: int,
+    layers: int,
+    tokens: int,
+    n: int,
+    beside_cpu: bool = False,
+) -> list[dict[str, Any]]:
+    """A row a strategy, mode and number of devices, beside one device; in several processes, of all devices.
+
+    Or of one device beside the CPU.
+    """
+    # By default some accelerators multiply in less than float32.
+    jax.config.update("jax_default_matmul_precision", "highest")
+    one, every = jax.local_devices()[:1], jax.devices()
+    counts = range(2, len(every) + 1) if jax.process_count() == 1 else [len(every)]
+    others = [one] if beside_cpu else [every[:count] for count in counts]
+    beside = "a CPU" if beside_cpu else "one device"
+    rows = []
+    for name, (how, deterministic) in itertools.product(strategies, modes):
+        options = {"how": how, "deterministic": deterministic, "d": d, "layers": layers, "tokens": tokens, "n": n}
+        reference = evolved(name, jax.local_devices(backend="cpu")[:1] if beside_cpu else one, **options)
+        for devices in others:
+            rows.append(
+                {
+                    "device": device(),
+                    "processes": jax.process_count(),
+                    "devices": len(devices),
+                    "beside": beside,
+                    "strategy": name,
+                    "how": how,
+                    "deterministic": deterministic,
+                    **compared(reference, evolved(name, devices, **options), beside, deterministic),
+                }
+            )
+    return rows
+
+
+def evolved(
+    strategy: str, devices: list[jax.Device], how: Any, deterministic: bool, d: int, layers: int, tokens: int, n: int
+) -> tuple[np.ndarray[Any, Any], list[np.ndarray[Any, Any]]]:
+    """The fitness of three generations on some devices, and how far they move every leaf."""
+    es = shardes.ShardedES(
+        shardes.Mirrored(STRATEGIES[strategy]),
+        n,
+        sigma=0.1,
+        lr=0.01,
+        mesh=shardes.make_mesh(devices),
+        # Ranks jump where two members are level to the last bit.
+        shaping=shardes.shaping.z_score,
+        how=how,
+        deterministic=deterministic,
+    )
+    first, batch = jax.device_get((models.params(d, layers), models.batch(d, tokens)))
+    state, step, fitness = es.init(jax.random.key(0), first), es.step(models.loss), []
+    for _ in range(3):
+        state, losses = step(state, batch)
+        fitness.append(np.asarray(losses))
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(jax.device_get(state.params)), strict=True)
+    return np.stack(fitness), [after.astype(np.float64) - before for before, after in pairs]
+
+
+def compared(one: Any, other: Any, beside: str, deterministic: bool) -> dict[str, Any]:
+    """By how much fitness and updates differ, and whether that is as it should be."""
+
+    def largest(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
+        return float(np.abs(a - b).max() / np.abs(a).max())
+
+    found = {
+        "fitness": largest(one[0], other[0]),
+        "update": max(map(largest, one[1], other[1])),
+        "identical": all((a == b).all() for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)),
+    }
+    tolerance = ON_ANOTHER_PLATFORM if beside == "a CPU" else TOLERANCE
+    promised = deterministic and beside == "one device"
+    sound = found["identical"] if promised else max(found["fitness"], found["update"]) <= tolerance
+    return {**found, "sound": sound}
+
+
+def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+    """Differences of the update over layouts, a panel a mode."""
+
+    def layout(row: dict[str, Any]) -> str:
+        return f"{row['processes']}x{row['devices'] // row['processes']}"
+
+    layouts = list(dict.fromkeys(map(layout, rows)))
+    modes = list(dict.fromkeys((row["how"], row["deterministic"]) for row in rows))
+    panels = figure.subplots(1, len(modes), sharey=True, squeeze=False)[0]
+    for axes, mode in zip(panels, modes, strict=True):
+        for name in dict.fromkeys(row["strategy"] for row in rows):
+            own = [row for row in rows if (row["strategy"], row["how"], row["deterministic"]) == (name, *mode)]
+            axes.plot([layouts.index(layout(row)) for row in own], [row["update"] for row in own], "o-", label=name)
+        axes.set_xticks(range(len(layouts)), layouts, rotation=90)
+        axes.set(title="deterministic" if mode[1] else f'how="{mode[0]}"')
+        axes.axhline(TOLERANCE, color="gray", linestyle="--")
+        axes.set_yscale("symlog", linthresh=1e-8)
+        axes.set_ylim(0, 10 * TOLERANCE)
+    figure.supxlabel("processes x devices")
+    figure.supylabel("difference of the update, of its largest entry")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4)
+
+
+if __name__ == "__main__":
+    command(sys.modules["__main__"])

@@ -1,0 +1,1 @@
+"""What the papers report, as far as the hardware here allows."""
