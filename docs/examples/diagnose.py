@@ -6,10 +6,9 @@ import jax.numpy as jnp
 import shardes
 from shardes.zoo import transformer_block
 
-params = transformer_block.init(jax.random.key(0), d_model=16)
-batch = transformer_block.make_batch(
-    jax.random.key(1), d_model=16, batch=2, seq=4
-)
+key = jax.random.key(0)
+params = transformer_block.init(key, d_model=16)
+batch = transformer_block.make_batch(key, d_model=16, batch=2, seq=4)
 es = shardes.ShardedES(
     shardes.Mirrored(shardes.SeedRegenerated()),
     n=32,
@@ -17,7 +16,6 @@ es = shardes.ShardedES(
     lr=1e-4,
     compute_dtype=jnp.bfloat16,
 )
-diagnosis = shardes.diagnose(
-    es, es.init(jax.random.key(2), params), transformer_block.loss, batch
-)
+state = es.init(key, params)
+diagnosis = shardes.diagnose(es, state, transformer_block.loss, batch)
 print(diagnosis)

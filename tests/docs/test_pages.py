@@ -21,9 +21,10 @@ PAGES = [
     for pattern in ("README.md", "packages/*/README.md", "zoo/*/README.md", "docs/**/*.md")
     for path in sorted(ROOT.glob(pattern))
 ]
-# A block of another library's code is marked so, and only compiled.
+# Code of another library is only compiled. An example's file has a test, or runs as a block does.
 PYTHON = re.compile(r"^ *```+ *(?:py\w*|{[^}\n]*\.py\w*[^}\n]*}).*$", re.MULTILINE)
 THEIRS = re.compile(r"^( *)``` { \.python \.theirs }\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+EXAMPLE = "{ .python .example }"
 INCLUDED = re.compile(r'--8<-- "(docs/examples/(\w+)\.py)"\s*')
 
 # What a page takes for granted, because it is no program but shows how something is called.
@@ -49,18 +50,18 @@ def fit(es, state, *args, generations, real=shardes.fit, **options):
     return real(es, state, *args, generations=min(generations, int(state.generation) + GENERATIONS), **options)
 
 
-def evaluate(example: Example) -> None:
+def evaluate_example(example: Example) -> None:
     included = INCLUDED.fullmatch(example.parsed)
-    if included is None:
-        return PythonEvaluator()(example)
+    assert included is not None, "a block that is marked as an example includes one of docs/examples"
     path, name = included.groups()
-    if "__main__" in (ROOT / path).read_text():
-        assert path.removeprefix("docs/examples/") in (ROOT / f"tests/docs/test_{name}.py").read_text()
+    source = (ROOT / path).read_text()
+    if "__main__" in source:
+        assert f"{name}.py" in (ROOT / f"tests/docs/test_{name}.py").read_text()
     else:
-        exec(compile((ROOT / path).read_text(), path, "exec"), example.namespace)
+        exec(compile(source, path, "exec"), example.namespace)
 
 
-SYBIL = Sybil([CodeBlockParser("python", evaluate)])
+SYBIL = Sybil([CodeBlockParser("python", PythonEvaluator()), CodeBlockParser(EXAMPLE, evaluate_example)])
 
 
 @pytest.mark.parametrize("page", PAGES)
