@@ -128,12 +128,8 @@ def test_a_package_holds_its_own_subpackage_alone(package: str) -> None:
 @each_package
 def test_a_package_is_documented(package: str) -> None:
     folder = ROOT / "packages" / package
-    version = project(package)["version"]
     assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert f"pip install {package}" in (folder / "README.md").read_text()
-    newest = re.search(r"^## (\S+)", (folder / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert newest is not None
-    assert newest.group(1) == version
 
 
 def test_bootstrap_takes_the_pythons_that_the_lock_has_wheels_for() -> None:
