@@ -159,6 +159,6 @@ def draw(found: dict[str, Any], figure: Any) -> None:
             axes.bar_label(bar, fmt="%.2f")
             if asked[name] is not None:
                 axes.plot([len(labels) - 0.35, len(labels) + 0.35], [asked[name]] * 2, color="black", linewidth=1)
-            labels.append(f"{name}\nto {rival}\n{what}")
+            labels.append(f"{rival}\n{what}")
     axes.set_xticks(range(len(labels)), labels, fontsize="small")
     axes.set(ylabel="steps a second over the other's; a line is what is asked")
