@@ -47,6 +47,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return TEMPLATES.from_string(markdown).render()
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Name sources by their import path, not by the tree that was made of them."""
+    return html.replace(".tools/site/shardes/", "shardes/")
+
+
 def result(name: str) -> Any:
     """A result file, such as "scale/loop"."""
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
@@ -64,6 +69,13 @@ def rows_of(found: dict[str, Any], **wanted: Any) -> list[dict[str, Any]]:
     if not rows:
         raise LookupError(f"no row has {wanted}")
     return rows
+
+
+def measured(found: dict[str, Any]) -> str:
+    """When a result was measured, and on what; of one in parts, the latest of them."""
+    parts = found["found"].values() if "found" in found else [found]
+    where = max((part["environment"] for part in parts), key=lambda environment: environment["date"])
+    return f"{where['date'][:10]}, {where['cores']} cores, jax {where['jax']}"
 
 
 def plots() -> list[str]:
@@ -111,7 +123,9 @@ def si(value: float, unit: str) -> str:
 TEMPLATES = jinja2.Environment(
     undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
-TEMPLATES.globals |= {function.__name__: function for function in (result, results, rows_of, plots, families, printed)}
+TEMPLATES.globals |= {
+    function.__name__: function for function in (result, results, rows_of, measured, plots, families, printed)
+}
 TEMPLATES.filters |= {
     "si": si,
     "fixed": lambda value, digits=2: f"{value:.{digits}f}",

@@ -24,7 +24,7 @@ PAGES = [
 # Code of another library is only compiled. An example's file has a test, or runs as a block does.
 PYTHON = re.compile(r"^ *```+ *(?:py\w*|{[^}\n]*\.py\w*[^}\n]*}).*$", re.MULTILINE)
 THEIRS = re.compile(r"^( *)``` { \.python \.theirs }\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-EXAMPLE = "{ .python .example }"
+EXAMPLE = " { .python .example }"
 INCLUDED = re.compile(r'--8<-- "(docs/examples/(\w+)\.py)"\s*')
 
 # What a page takes for granted, because it is no program but shows how something is called.
