@@ -325,3 +325,30 @@ def test_lowest_is_python_3_12(machine: Machine) -> None:
 
 def test_the_verbs_are_named(machine: Machine) -> None:
     assert machine.fails("install") == "bootstrap: given 'install', needs one of: sync, lowest, browser, python, uv"
+
+
+# --- browser ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_browser_that_is_there_is_left_alone(machine: Machine) -> None:
+    machine.script(machine.path / "chromium", "#!/bin/sh\n")
+    machine.script(machine.path / "apt-get", '#!/bin/sh\necho apt-get "$@" >>"$LOG"\n')
+    machine.script(machine.path / "id", "#!/bin/sh\necho 0\n")
+    assert machine.run("browser").stderr == ""
+    assert machine.calls() == []
+
+
+def test_root_gets_a_browser(machine: Machine) -> None:
+    machine.script(machine.path / "apt-get", '#!/bin/sh\necho apt-get "$@" >>"$LOG"\n')
+    machine.script(machine.path / "id", "#!/bin/sh\necho 0\n")
+    assert machine.run("browser").returncode == 0
+    assert machine.calls()[-1] == "apt-get -qq install -y --no-install-recommends chromium"
+
+
+@pytest.mark.parametrize(("user", "status"), [(1000, 0), (0, 100)])
+def test_who_gets_none_is_told_how(machine: Machine, user: int, status: int) -> None:
+    machine.script(machine.path / "apt-get", f"#!/bin/sh\nexit {status}\n")
+    machine.script(machine.path / "id", f"#!/bin/sh\necho {user}\n")
+    result = machine.run("browser")
+    assert result.returncode == 0
+    assert "on Debian: apt-get install chromium; anywhere: .venv/bin/playwright install chromium" in result.stderr
