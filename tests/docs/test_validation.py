@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from validation.__main__ import CHECKS, chosen
+from validation.accelerator import __main__ as accelerator
 from validation.command import RESULTS
 from validation.invariance.__main__ import compared
 from validation.workers import ROOT
@@ -104,8 +106,6 @@ def test_invariance(tmp_path):
     ],
 )
 def test_invariance_tells_what_differs(off, beside, deterministic, sound):
-    import numpy as np
-
     one = (np.ones(3), [np.array([1.0, 2.0]), np.ones(2)])
     other = (np.ones(3), [np.array([1.0 + 2 * off, 2.0]), np.ones(2)])
     result = compared(one, other, beside, deterministic)
@@ -142,12 +142,17 @@ def test_accelerator(tmp_path):
     assert speed["memory"]["temporary"] > 0
 
 
-def test_the_accelerator_has_a_budget(tmp_path):
-    command = [sys.executable, "-m", "validation.accelerator", "--tiny", "--budget", "0", "--out", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=100)
-    result = json.loads((tmp_path / "accelerator.json").read_text())
-    for name in ("invariance", "throughput", "generations"):
-        assert [row["skipped"] for row in result[name]] == ["0 s of the budget were left, and 30 s are needed"]
+def test_the_accelerator_keeps_to_its_budget(monkeypatch):
+    every = accelerator.sections(tiny=False)
+    assert [section.name for section in every] == ["invariance", *["throughput"] * 4, *["generations"] * 4]
+    for section in every:
+        (row,) = accelerator.measured(section, left=12)
+        assert row["skipped"] == "12 s of the budget were left, and 30 s are needed"
+    monkeypatch.setattr(accelerator, "LEAST", 0)
+    (row,) = accelerator.measured(every[-1], left=0.2)
+    assert row["model"] == "qwen2 0.5B"
+    assert row["strategy"] == "SeedRegenerated"
+    assert row["skipped"] == "it had not ended when the budget had, after 0 s"
 
 
 def test_bits_a_byte(tmp_path):
@@ -157,6 +162,7 @@ def test_bits_a_byte(tmp_path):
 
 
 @needs_peers
+@pytest.mark.slow
 def test_peers(tmp_path):
     result = found(tmp_path, "peers")
     assert result["environment"]["published"] == "0.1.1"

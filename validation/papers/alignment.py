@@ -34,16 +34,18 @@ SIGMA = 1e-3
 
 def run(tiny: bool) -> dict[str, Any]:
     """In one process."""
-    directions, count = ([4], 2) if tiny else ([4, 16, 64, 256, 1024], 32)
-    rows = in_processes(measure, Run({"directions": directions, "count": count}))
+    request: dict[str, Any] = {"strategies": list(STRATEGIES), "directions": [4, 16, 64, 256, 1024], "count": 32}
+    if tiny:
+        request = {"strategies": ["rank 1"], "directions": [4], "count": 2}
+    rows = in_processes(measure, Run(request))
     return {"worst": max(abs(row["cosine"] - row["theory"]) / row["error"] for row in rows), "rows": rows}
 
 
-def measure(directions: list[int], count: int) -> list[dict[str, Any]]:
+def measure(strategies: list[str], directions: list[int], count: int) -> list[dict[str, Any]]:
     """A row a model, strategy and population."""
     rows = []
-    for model, (name, strategy) in itertools.product((matrix, block), STRATEGIES.items()):
-        params, loss = model()
+    for model, name in itertools.product((matrix, block), strategies):
+        params, loss, strategy = *model(), STRATEGIES[name]
         gradient = flat(jax.grad(loss)(params))
         dimension = sampled_dimension(strategy, Leaves(params))
         for m in directions:
@@ -96,7 +98,7 @@ def draw(rows: list[dict[str, Any]], figure: Any) -> None:
     """Cosines over directions, with the theory's lines, a panel a model."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     for axes, model in zip(figure.subplots(1, len(models), sharey=True), models, strict=True):
-        for i, name in enumerate(STRATEGIES):
+        for i, name in enumerate(dict.fromkeys(row["strategy"] for row in rows)):
             own = [row for row in rows if (row["model"], row["strategy"]) == (model, name)]
             m = [row["directions"] for row in own]
             axes.plot(m, [row["theory"] for row in own], color=f"C{i}", linewidth=1)

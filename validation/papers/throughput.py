@@ -36,8 +36,8 @@ ON_A_CPU = 2**32
 
 
 def run(tiny: bool) -> dict[str, Any]:
-    """A process a strategy, or one for all tiny ones."""
-    names = [list(STRATEGIES)] if tiny else [[name] for name in STRATEGIES]
+    """A process a strategy, or one for two tiny ones."""
+    names = [["LowRank(1)", "SeedRegenerated"]] if tiny else [[name] for name in STRATEGIES]
     rows = in_processes(measure, *(Run({"strategies": some, "tiny": tiny}, None) for some in names))
     return {"environment": {"device": rows[0]["device"]}, "paper": PAPER, "rows": rows}
 
