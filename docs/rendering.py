@@ -104,6 +104,11 @@ def families() -> list[dict[str, Any]]:
     return rows
 
 
+def page_of(path: str) -> str:
+    """A page that lies at the root of the repository, from where its links to other pages begin with docs/."""
+    return (ROOT / path).read_text(encoding="utf-8").replace("](docs/", "](")
+
+
 @functools.cache
 def printed(script: str) -> str:
     """What an example prints."""
@@ -124,7 +129,7 @@ TEMPLATES = jinja2.Environment(
     undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
 TEMPLATES.globals |= {
-    function.__name__: function for function in (result, results, rows_of, measured, plots, families, printed)
+    function.__name__: function for function in (result, results, rows_of, measured, plots, families, page_of, printed)
 }
 TEMPLATES.filters |= {
     "si": si,
