@@ -123,21 +123,18 @@ def _row(strategy: str, d: int, batch: int, dtype: str, loops: int, repeats: int
 
 
 def draw(rows: list[dict[str, Any]], figure: Any) -> None:
-    """Speeds, beside the paper's."""
+    """Speeds, and the paper's beside them."""
+    sides = ("drawn beforehand", "drawn on the fly", "generation")
+    groups = {row["strategy"]: row["speed"] for row in rows if "speed" in row}
+    groups["EGGROLL,\nin its paper"] = {side: PAPER[f"EGGROLL, {side}"] for side in sides[:2]}
+    groups["OpenES,\nin the same"] = {sides[1]: PAPER["OpenES"]}
     axes = figure.subplots()
-    measured = [row for row in rows if "speed" in row]
-    for i, side in enumerate(("drawn beforehand", "drawn on the fly", "generation")):
-        own = [(at, row["speed"][side]) for at, row in enumerate(measured) if side in row["speed"]]
+    for i, side in enumerate(sides):
+        own = [(at, speed[side]) for at, speed in enumerate(groups.values()) if side in speed]
         bars = axes.bar([at + 0.27 * i for at, _ in own], [speed for _, speed in own], 0.25, label=side)
         axes.bar_label(bars, fmt="%.3g", fontsize="small")
-    paper = (("drawn beforehand", "EGGROLL, drawn beforehand"), ("on the fly", "EGGROLL, drawn on the fly"))
-    for i, (label, name) in enumerate((*paper, ("OpenES", "OpenES"))):
-        at = len(measured) + 0.27 * i
-        bar = axes.bar(at, PAPER[name], 0.25, color="gray")
-        axes.bar_label(bar, labels=[f"{label}: {PAPER[name]}"], rotation=30, fontsize="small")
-    names = [*(row["strategy"] for row in measured), "the paper"]
-    axes.set_xticks([at + 0.27 for at in range(len(names))], names)
-    first = rows[0]
+    axes.set_xticks([at + 0.27 for at in range(len(groups))], groups)
     axes.set(yscale="log", ylim=(0.05, 400), ylabel="speed, in per cent of plain inference")
+    first = rows[0]
     axes.set_title(f"d={first['d']}, batch {first['batch']}, {first['dtype']}; the paper's: 8192, 1024, bfloat16")
-    axes.legend()
+    figure.legend(loc="outside lower center", ncols=3)
