@@ -7,7 +7,7 @@ import pytest
 
 from shardes import SeedRegenerated
 
-from .programs import arrays_in
+from .programs import arrays_in, programs_in
 from .support import IDS, STRATEGIES, assert_same_run, loss, make_es, make_params, run, slow
 
 CASES = [(name, chunk, 1) for name in STRATEGIES for chunk in (1, 3, 8)] + [(name, 3, 8) for name in STRATEGIES]
@@ -61,3 +61,17 @@ def test_as_many_members_as_the_caches_of_a_cpu_hold(size, at_once):
     assert max(aval.size for aval in arrays_in(jax.make_jaxpr(fitness)())) == at_once * size
     gains = np.asarray(es.apply(lambda params: params["gain"][0], state, pert)())
     np.testing.assert_allclose(fitness(), gains * (size * (size - 1) / 2), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("chunk", "branches"), [(1, 1), (2, 0)])
+def test_one_at_a_time_a_member_takes_one_branch(chunk, branches):
+    """Several at once take both, and select."""
+    es = make_es("low_rank_1", 24, devices=1, member_chunk=chunk)
+    pert, state = es.ask(es.init(jax.random.key(0), make_params()))
+
+    def function(params):
+        return jax.lax.cond(params["gain"][0] > 1, jnp.sin, jnp.cos, params["gain"][1])
+
+    traced = jax.make_jaxpr(es.apply(function, state, pert))()
+    names = [equation.primitive.name for program in programs_in(traced) for equation in program.eqns]
+    assert names.count("cond") == branches

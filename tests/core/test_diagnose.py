@@ -15,7 +15,7 @@ import pytest
 
 import shardes
 from shardes import IIDGaussian, LowRank, Mirrored, SeedRegenerated
-from shardes.diagnosis.program import cost
+from shardes.diagnosis.program import computes_in, cost
 
 from .support import (
     IDS,
@@ -295,6 +295,15 @@ def test_flops_of_loops():
 def test_flops_without_loops_are_counted_once():
     traced = jax.make_jaxpr(jax.jit(lambda x, w: jax.jit(jnp.matmul)(x, w)))(jnp.ones((3, 5)), jnp.ones((5, 7)))
     assert cost(traced) == (2 * 3 * 5 * 7, False)
+
+
+def test_inner_programs_are_read_as_well():
+    def halved(x):
+        return jax.lax.while_loop(lambda x: jnp.mean(x) > 1, lambda x: x / 2, x.astype(jnp.bfloat16)).astype(x.dtype)
+
+    traced = jax.make_jaxpr(jax.jit(jax.jit(halved)))(jnp.ones(3))
+    assert cost(traced)[1]
+    assert jnp.dtype(jnp.bfloat16) in computes_in(traced)
 
 
 @pytest.mark.parametrize(("options", "at_once"), [({"member_chunk": 8}, 8), ({"member_chunk": 1}, 1), ({}, None)])
