@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from jinja2 import UndefinedError
+from playwright.sync_api import TimeoutError, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -132,7 +133,7 @@ class Visitor:
         self.context = browser.new_context(color_scheme="light")
         self.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(30_000)
         self.page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("requestfailed", self._check_failure)
@@ -160,9 +161,12 @@ class Visitor:
     def scheme(self) -> str:
         return str(self.page.evaluate("document.body.dataset.mdColorScheme"))
 
-    @property
-    def overflow(self) -> int:
-        return int(self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
+    def expect(self, condition: str, what: str) -> None:
+        """Wait for what must soon be so: a page takes a new size or scheme in the next frame."""
+        try:
+            self.page.wait_for_function(condition)
+        except TimeoutError as error:
+            raise AssertionError(f"not so: {what}") from error
 
 
 def look_at_all_pages(visitor: Visitor) -> None:
@@ -173,8 +177,9 @@ def look_at_all_pages(visitor: Visitor) -> None:
             visitor.resize(size)
             for scheme, name in (("dark", "slate"), ("light", "default")):
                 visitor.page.emulate_media(color_scheme=scheme)
-                visitor.page.wait_for_function(f"document.body.dataset.mdColorScheme === '{name}'")
-                assert visitor.overflow <= 0, f"{path} is wider than {size[0]} pixels"
+                visitor.expect(f"document.body.dataset.mdColorScheme === '{name}'", f"{path} is {scheme}")
+                fits = f"innerWidth === {size[0]} && document.documentElement.scrollWidth <= innerWidth"
+                visitor.expect(fits, f"{path} is no wider than {size[0]} pixels")
 
 
 def search(visitor: Visitor, words: str, expected: str) -> None:
@@ -228,8 +233,6 @@ def use_the_navigation(visitor: Visitor, phone: bool) -> None:
 
 @pytest.mark.slow
 def test_it_builds_strictly_and_works_in_a_browser(tmp_path: Path) -> None:
-    from playwright.sync_api import sync_playwright
-
     site = tmp_path / "site"
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
