@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 from jinja2 import UndefinedError
 from playwright.sync_api import TimeoutError, sync_playwright
 
@@ -104,8 +105,17 @@ def test_units(value: float, text: str) -> None:
 
 def pages_of_the_nav() -> list[str]:
     """Addresses of all pages."""
-    sources = re.findall(r"^ +- (?:\w+: )?(\S+)\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    return ["/" + re.sub(r"(^|/)index$", r"\1", source).rstrip("/") + "/" * (source != "index") for source in sources]
+
+    def sources(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for inner in entry.values() if isinstance(entry, dict) else entry:
+                yield from sources(inner)
+
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    names = (source.removesuffix(".md").removesuffix("index").rstrip("/") for source in sources(nav))
+    return [f"/{name}/" if name else "/" for name in names]
 
 
 @contextmanager
@@ -221,7 +231,9 @@ def use_the_navigation(visitor: Visitor, phone: bool) -> None:
     visitor.go("/")
     if phone:
         visitor.page.locator("label.md-header__button[for=__drawer]").click()
-        visitor.page.locator(".md-nav--primary .md-nav__item--nested > label:visible", has_text="Guides").click()
+        # It opens at the section of the page; back to all of them.
+        visitor.page.locator("label.md-nav__title[for=__nav_1]").click()
+        visitor.page.locator("label.md-nav__link[for=__nav_2]").click()
     else:
         visitor.page.locator(".md-tabs__link", has_text="Guides").click()
     visitor.page.locator(".md-nav--primary a.md-nav__link:visible", has_text="Precision").click()
