@@ -193,7 +193,7 @@ case ${1:-} in
     sync) fill .venv sync ${CI:+--locked} ;;
     lowest)
         NEWEST=31299 SUPPORTED=3.12 DOWNLOAD=3.12
-        fill .venv-lowest pip install --python .venv-lowest --exact --upgrade --resolution lowest-direct --group test --group examples \
+        fill .venv-lowest pip install --python .venv-lowest --exact --upgrade --resolution lowest-direct --group test --group examples --group docs \
             -e "packages/shardes-core[checkpoint,progress,tensorboard]" -e packages/shardes-nn -e "packages/shardes-zoo[cli]" -e "packages/shardes-tasks[brax,cli,gymnasium,box2d,mujoco,phys2d,playground,render]"
         ;;
     browser) install_browser ;;
