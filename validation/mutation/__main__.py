@@ -58,7 +58,7 @@ def shares(faults: list[dict[str, Any]], which: str) -> dict[str, Any]:
 def main() -> None:
     """Sample faults, or take those that are left, and look for each."""
     parser = options(__doc__)
-    parser.add_argument("--sample", type=int, default=150, help="faults (default: %(default)s)")
+    parser.add_argument("--sample", type=int, default=100, help="faults (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (default: %(default)s)")
     parser.add_argument("--again", action="store_true", help="those faults of the file that are not killed yet")
     args = parsed(parser)
