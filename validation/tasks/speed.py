@@ -45,7 +45,7 @@ def measurements(tiny: bool) -> Iterator[tuple[str, Callable[[], Rows]]]:
     yield "playground", functools.partial(playground, *((8, [5], 1) if tiny else (128, [100, 500, 1000], 7)))
     if not tiny:
         yield "evosax", functools.partial(evosax, 128, [500, 1000], 7)
-        yield "evotorch", functools.partial(evotorch, 256, 4, [0, LEARNED], 3)
+        yield "evotorch", functools.partial(evotorch, 256, 4, [0], 5)
 
 
 def gymnasium(n: int, episodes: int, learned: list[int], repeats: int) -> Rows:
