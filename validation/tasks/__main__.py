@@ -6,35 +6,29 @@
 it is there, and those that --only leaves out stay as they are.
 """
 
-import argparse
 import json
 import sys
 import time
-from pathlib import Path
 
 from validation.circumstances import circumstances
-from validation.scale.__main__ import draw
+from validation.command import RESULTS, draw, options, parsed
 from validation.tasks import learning, speed
 
-RESULTS = Path(__file__).parents[1] / "results" / "tasks"
 PARTS = {part.__name__.split(".")[-1]: part for part in (learning, speed)}
 
 
 def main() -> None:
     """Measure, write and draw what is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all by default")
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="those whose name has one of these in it")
-    parser.add_argument("--tiny", action="store_true", help="sizes that say nothing, for a test; needs --out")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results (default: %(default)s)")
-    args = parser.parse_args()
+    args = parsed(parser)
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    if args.tiny and args.out == RESULTS:
-        parser.error("--tiny needs --out, since its results are not to be kept")
-    args.out.mkdir(parents=True, exist_ok=True)
+    out = args.out or RESULTS / "tasks"
+    out.mkdir(parents=True, exist_ok=True)
     for name in args.parts or PARTS:
-        part, path = PARTS[name], args.out / f"{name}.json"
+        part, path = PARTS[name], out / f"{name}.json"
         found = json.loads(path.read_text())["found"] if path.exists() else {}
         for label, measure in part.measurements(args.tiny):
             if args.only and not any(text in label for text in args.only):
