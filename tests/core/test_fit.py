@@ -324,7 +324,8 @@ def test_a_task_runs_in_the_program_or_on_the_host():
     inside, _ = shardes.fit(es, first(es), Task(on_host=False), generations=3)
     host = Task(on_host=True)
     outside, history = shardes.fit(es, first(es), host, generations=3)
-    assert_identical(jax.device_get(inside), jax.device_get(outside))
+    # Of two programs, which need not round alike.
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), inside, outside)
     assert len({tuple(key) for key in host.keys}) == 3
     assert len(history) == 3
 
