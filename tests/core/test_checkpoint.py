@@ -369,6 +369,9 @@ def test_a_second_signal_ends_at_once(tmp_path):
     child = Child(tmp_path, seconds=30)
     child.wait_for("generation 0")
     child.process.send_signal(signal.SIGINT)
+    while "Once more ends it at once" not in child.process.stderr.readline():
+        pass
+    # Within a second it would be the same.
     time.sleep(1.5)
     _, err = child.end(signal.SIGINT)
     assert "KeyboardInterrupt" in err

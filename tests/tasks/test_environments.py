@@ -109,7 +109,7 @@ def test_frames_come_as_fast_as_they_happened_and_at_most_50_a_second(dt, repeat
     environment = Counter()
     environment.dt = dt
     task = make(environment, repeat=repeat)
-    states = task._trajectory(task.init(jax.random.key(0)), jax.random.key(1))[1]
+    states = task._trajectory(True, task.init(jax.random.key(0)), jax.random.key(1))[1]
     drawn, found = task._draw(states)
     assert len(drawn) == frames
     assert found == pytest.approx(rate)

@@ -97,8 +97,7 @@ class Functional(Task):
 
         if self._draw is None:
             return super().render(params, key, path)
-        trajectory, states = self._trajectory(True, params, key)
-        frames, rate = self._draw([jax.tree.map(lambda x, i=i: x[i], states) for i in range(len(trajectory.rewards))])
+        frames, rate = self._draw(self._trajectory(True, params, key)[1])
         return write(path, frames, rate)
 
     def _member(self, params: Any, keys: jax.Array) -> tuple[jax.Array, Any]:
@@ -145,11 +144,12 @@ class Functional(Task):
 
         return self._episode(params, key, record)[1]
 
-    def _trajectory(self, with_states: bool, params: Any, key: jax.Array) -> tuple[Trajectory, Any]:
+    def _trajectory(self, with_states: bool, params: Any, key: jax.Array) -> tuple[Trajectory, list[Any]]:
         """An episode, and where it is asked for the states of the simulator, which may be large, before each step."""
         states, *seen, counts = jax.device_get(self._recorded(with_states, params, key))
         length = int(np.sum(counts))
-        return Trajectory(*jax.tree.map(lambda x: x[:length], seen)), states
+        taken = [jax.tree.map(lambda x, i=i: x[i], states) for i in range(length)]
+        return Trajectory(*jax.tree.map(lambda x: x[:length], seen)), taken
 
 
 def _flat(observation: Any) -> jax.Array:
