@@ -196,7 +196,11 @@ def search(visitor: Visitor, words: str, expected: str) -> None:
     visitor.go("/")
     if not visitor.page.locator(".md-search__input").is_visible():
         visitor.page.locator("label.md-header__button[for=__search]").click()
-    visitor.page.locator(".md-search__input").fill(words)
+    # What is typed before the index is there may be lost.
+    meta = "document.querySelector('.md-search-result__meta').textContent"
+    visitor.expect(f"!{meta}.includes('Initializing')", "the index of the search is loaded")
+    # Key by key, since the page listens to keys.
+    visitor.page.locator(".md-search__input").press_sequentially(words)
     link = visitor.page.locator(f".md-search-result__link[href*='{expected}']").first
     link.wait_for()
     link.click()
