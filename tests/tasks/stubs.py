@@ -132,6 +132,12 @@ for name, (options, _, _) in STUBS.items():
 for name, options in BROKEN.items():
     gymnasium.register(f"Stub{name}-v0", Stub, kwargs=options, max_episode_steps=9)
 gymnasium.register("StubEndless-v0", Stub)
+gymnasium.register("StubRich-v0", Stub, kwargs={"reward": lambda t: 1e300}, max_episode_steps=9)
+gymnasium.register(
+    "StubGiant-v0", Stub, kwargs={"observe": lambda t: np.array([1e30 if t == 4 else t, 1.0])}, max_episode_steps=9
+)
+for name, seen in {"Scalar": 1.0, "Short": np.ones(1), "None": None}.items():
+    gymnasium.register(f"Stub{name}-v0", Stub, kwargs={"observe": lambda t, seen=seen: seen}, max_episode_steps=9)
 gymnasium.register("StubSeeded-v0", Seeded, kwargs={"ends": lambda t: True}, max_episode_steps=9)
 gymnasium.register(
     "StubNoisy-v0", Noisy, kwargs={"actions": spaces.Box(-1.0, 1.0, (2,), np.float64)}, max_episode_steps=20

@@ -118,6 +118,8 @@ def test_tasks_are_listed():
         ([TASK, "--strategy", "magic"], 2, "magic"),
         ([TASK, "--resume"], 2, "it needs the folder of the run"),
         ([TASK, "--sigma", "-1"], 1, "sigma must be finite and above 0"),
+        ([TASK, "--lr", "-1"], 1, "lr is -1.0, and must be a positive number"),
+        ([TASK, "--lr", "nan"], 1, "lr is nan, and must be a positive number"),
         (["eval", "nowhere"], 1, "cannot be read"),
         (["render", "nowhere"], 1, "cannot be read"),
         (["plot", "nowhere"], 1, "cannot be read"),
@@ -134,6 +136,20 @@ def test_what_is_wrong_is_said(tmp_path, monkeypatch, arguments, code, text):
 def test_a_config_that_is_none_is_refused(run, tmp_path, content):
     (tmp_path / "config.json").write_bytes(content.encode(errors="surrogateescape"))
     assert "is no config of a run" in " ".join(result("eval", str(tmp_path), code=1).split())
+
+
+@pytest.mark.parametrize("changed", [{"strategy": "magic"}, {"optimizer": "lion"}, {"seed": 2**80}, {"lr": 0}])
+def test_a_config_of_no_run_is_refused(run, tmp_path, changed):
+    config = json.loads((run / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **changed}))
+    (name,) = changed
+    assert f"is no config of a run: {name} is " in " ".join(result("eval", str(tmp_path), code=1).split())
+
+
+def test_a_log_that_is_none_is_refused(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run/log.jsonl").write_text('{"generation": 0, "mean": 1, "std": 0}\n')
+    assert "is no log of a run: a line has no best" in " ".join(result("plot", str(tmp_path / "run"), code=1).split())
 
 
 @pytest.mark.slow

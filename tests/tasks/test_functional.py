@@ -158,6 +158,20 @@ def test_statistics_are_those_of_all_that_was_seen():
         np.testing.assert_array_equal(task.policy.statistics(state.params).mean, seen.mean)
 
 
+def test_a_return_that_float32_cannot_hold_is_the_largest():
+    losses, _, _ = played(make(*counter(reward=lambda t: jnp.float32(3e38))))
+    np.testing.assert_array_equal(losses, np.finfo(np.float32).min)
+
+
+def test_an_observation_of_no_measure_leaves_the_statistics_as_they_are():
+    task = make(*counter(observation=lambda t: jnp.where(t == 4, 1e30, real(t)) * jnp.ones(2)), normalize=True)
+    losses, _, after = played(task)
+    np.testing.assert_array_equal(losses, -sum(range(1, LENGTH + 1)))
+    seen = task.policy.statistics(after.params)
+    assert float(seen.count) == 6 * (LENGTH - 1)
+    np.testing.assert_allclose(seen.mean, np.mean([t for t in range(LENGTH) if t != 4]), rtol=1e-6)
+
+
 def test_a_policy_sees_what_its_statistics_make_of_an_observation():
     task = make(*counter(observation=lambda t: jnp.ones(2) * 7), normalize=True, action=BOUNDED)
     _, before, after = played(task)

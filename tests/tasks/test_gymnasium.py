@@ -71,6 +71,26 @@ def test_returns_are_exact(task, name, mode):
     np.testing.assert_array_equal(trajectory.observations[:, 1], 1)
 
 
+def test_a_return_that_float32_cannot_hold_is_the_largest(task):
+    losses, _ = played(task("StubRich-v0"))
+    np.testing.assert_array_equal(losses, np.full((6, 1), np.finfo(np.float32).min))
+
+
+def test_an_observation_of_no_measure_leaves_the_statistics_as_they_are(task):
+    one = task("StubGiant-v0", normalize=True)
+    losses, state = played(one)
+    np.testing.assert_array_equal(losses, -sum(range(1, 10)))
+    seen = one.policy.statistics(state.params)
+    assert float(seen.count) == 6 * 8
+    np.testing.assert_allclose(seen.mean[0], np.mean([0, 1, 2, 3, 5, 6, 7, 8]))
+
+
+@pytest.mark.parametrize("name", ["Scalar", "Short", "None"])
+def test_an_observation_that_the_space_does_not_contain_is_refused(task, name):
+    with pytest.raises(TaskError, match=r"The observation .* is not one of Box"):
+        played(task(f"Stub{name}-v0"))
+
+
 def asked(task, n=6, **options):
     es, state = begun(task, n, **options)
     pert, state = es.ask(state)

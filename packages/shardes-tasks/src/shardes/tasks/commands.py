@@ -68,21 +68,21 @@ def train(
         raise typer.BadParameter(f"{n} is not even, and members come in mirrored pairs.", param_hint="-n")
     if resume and out is None:
         raise typer.BadParameter("it needs the folder of the run, --out.", param_hint="--resume")
-    config = Config(
-        task=task,
-        strategy=strategy,
-        rank=rank,
-        n=n,
-        sigma=sigma,
-        lr=lr,
-        optimizer=optimizer,
-        episodes=episodes,
-        episode_length=episode_length,
-        hidden=tuple(int(size) for size in hidden.split(",") if size),
-        normalize=normalize,
-        seed=seed,
-    )
     with _errors():
+        config = Config(
+            task=task,
+            strategy=strategy,
+            rank=rank,
+            n=n,
+            sigma=sigma,
+            lr=lr,
+            optimizer=optimizer,
+            episodes=episodes,
+            episode_length=episode_length,
+            hidden=tuple(int(size) for size in hidden.split(",") if size),
+            normalize=normalize,
+            seed=seed,
+        )
         folder = _new_folder(task) if out is None else out
         ended = training.train(config, folder, generations, devices, resume=resume)
         typer.echo(folder)
@@ -99,6 +99,8 @@ def list_tasks(
 
     with _errors():
         found = suites.names(suite)
+    if not any(found.values()):
+        typer.echo("No suite is installed: pip install 'shardes-tasks[gymnasium]', or playground, or brax.", err=True)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:

@@ -18,7 +18,7 @@ from shardes import ESState, Perturbation, ShardedES
 from shardes.tasks.batching import flat
 from shardes.tasks.heads import Head
 from shardes.tasks.policy import MLP
-from shardes.tasks.task import Spec, Task, Trajectory
+from shardes.tasks.task import LARGEST_RETURN, Spec, Task, Trajectory
 
 __all__ = ["Functional", "functional"]
 
@@ -121,7 +121,9 @@ class Functional(Task):
             after, next_observation, reward, counts, goes_on = self._next(simulated, observation, alive, action)
             recorded = record(simulated, observation, action, reward, counts)
             seen = None if seen is None else seen.with_one(observation, alive)
-            return (after, next_observation, goes_on, total + jnp.where(counts, reward, 0), seen), recorded
+            # What float32 cannot hold is the best there is, rather than lost.
+            total = jnp.clip(total + jnp.where(counts, reward, 0), -LARGEST_RETURN, LARGEST_RETURN)
+            return (after, next_observation, goes_on, total, seen), recorded
 
         carry = (simulated, observation, alive, jnp.float32(0), self.policy.nothing_seen())
         return lax.scan(step, carry, None, length=self.spec.episode_length)

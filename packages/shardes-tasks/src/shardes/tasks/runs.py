@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,15 @@ class Config:
     normalize: bool = False
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if not 0 < self.lr < math.inf:
+            raise ValueError(f"lr is {self.lr}, and must be a positive number")
+        if not 0 <= self.seed < 2**31:
+            raise ValueError(f"seed is {self.seed}, and must be from 0 to 2**31 - 1")
+        for name, known in (("strategy", _STRATEGIES), ("optimizer", _OPTIMIZERS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, and must be one of {', '.join(known)}")
+
     @classmethod
     def read(cls, path: Path) -> Config:
         """The config in a file. Raises TaskError when it holds none."""
@@ -89,12 +99,7 @@ class Config:
 
     def make_es(self, mesh: Any = None) -> shardes.ShardedES:
         """The evolution strategy."""
-        makers: dict[str, Callable[[], shardes.Strategy]] = {
-            "lowrank": lambda: shardes.LowRank(r=self.rank),
-            "seed": shardes.SeedRegenerated,
-            "iid": shardes.IIDGaussian,
-        }
-        inner = makers[self.strategy]()
+        inner = _STRATEGIES[self.strategy](self)
         descent: dict[str, Any] = {"lr": self.lr}
         if self.optimizer == "adam":
             import optax
@@ -108,6 +113,12 @@ class Config:
         return es.init(run, task.init(params))
 
 
+_STRATEGIES: dict[str, Callable[[Config], shardes.Strategy]] = {
+    "lowrank": lambda config: shardes.LowRank(r=config.rank),
+    "seed": lambda _: shardes.SeedRegenerated(),
+    "iid": lambda _: shardes.IIDGaussian(),
+}
+_OPTIMIZERS = ("sgd", "adam")
 _KINDS: dict[str, Any] = {
     "task": str,
     "strategy": str,
@@ -171,6 +182,8 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             lines = [json.loads(line) for line in file if line.endswith("\n")]
         for line in lines:
             int(line["generation"])
+            if missing := {"mean", "best", "std"} - line.keys():
+                raise ValueError(f"a line has no {min(missing)}")
         return lines
     except OSError as error:
         raise TaskError(f"{path} cannot be read: {error.strerror}. Give the folder of a run.") from error

@@ -7,10 +7,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Statistics"]
+__all__ = ["SQUARABLE", "Statistics"]
 
 _EPSILON = 1e-8
 _LARGEST = 10.0
+SQUARABLE = 1e15
+"""Size from which an observation is left out of statistics: float32 does not hold the sum of such squares."""
 
 
 @jax.tree_util.register_dataclass
@@ -41,7 +43,8 @@ class Statistics:
         return jnp.clip(scaled, -_LARGEST, _LARGEST)
 
     def with_one(self, observation: jax.Array, counts: jax.Array) -> Statistics:
-        """With one more observation, or as they are where `counts` is false."""
+        """With one more observation, or as they are where `counts` is false or it is of 1e15 or more."""
+        counts = counts & (jnp.abs(observation) < SQUARABLE).all()
         count = self.count + counts.astype(jnp.float32)
         difference = jnp.where(counts, observation - self.mean, 0)
         mean = self.mean + difference / jnp.maximum(count, 1)

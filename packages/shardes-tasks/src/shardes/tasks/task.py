@@ -14,7 +14,9 @@ from shardes import ESState, Perturbation, ShardedES
 from shardes.tasks.errors import TaskError
 from shardes.tasks.policy import MLP
 
-__all__ = ["Spec", "Task", "Trajectory"]
+__all__ = ["LARGEST_RETURN", "Spec", "Task", "Trajectory"]
+
+LARGEST_RETURN = float(np.finfo(np.float32).max)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from shardes.tasks.errors import TaskError
 from shardes.tasks.gymnasium.stepping import part
+from shardes.tasks.statistics import SQUARABLE
 
 __all__ = ["Environments", "Seen", "Step", "failures", "steps"]
 
@@ -119,7 +120,9 @@ class Seen:
         self.squares = np.zeros((count, size))
 
     def add(self, which: Array, observations: Array) -> None:
-        """One more observation of those numbered `which`."""
+        """One more observation of those numbered `which`, those of 1e15 or more left out."""
+        squarable = _all_of_each(np.abs(observations) < SQUARABLE)
+        which, observations = which[squarable], observations[squarable]
         self.count[which] += 1
         difference = observations - self.mean[which]
         self.mean[which] += difference / self.count[which, None]

@@ -63,9 +63,12 @@ class Group:
             environment.close()
 
     def _flatten(self, observation: Any, row: Array) -> None:
+        flat = np.asarray(flatten(self._space, observation))
+        if flat.shape != row.shape or flat.dtype == object:
+            raise ValueError(f"The observation {observation!r} is not one of {self._space}.")
         # What float32 does not hold is infinite, and ends the episode.
         with np.errstate(over="ignore"):
-            row[:] = flatten(self._space, observation)
+            row[:] = flat
 
 
 def part(actions: Any, rows: int | slice | Array) -> Any:

@@ -24,7 +24,7 @@ from shardes.tasks.headless import headless, undrawable
 from shardes.tasks.policy import MLP
 from shardes.tasks.rendering import write
 from shardes.tasks.statistics import Statistics
-from shardes.tasks.task import Spec, Task, Trajectory
+from shardes.tasks.task import LARGEST_RETURN, Spec, Task, Trajectory
 
 __all__ = ["GymnasiumTask"]
 
@@ -81,7 +81,9 @@ class GymnasiumTask(Task):
                 returns[step.which] += step.rewards
                 if seen is not None:
                     seen.add(step.which, step.observations)
-        losses = es.gather(-returns.astype(np.float32).reshape(members, self.episodes))
+        # What float32 cannot hold is the best there is, rather than lost.
+        returns = returns.clip(-LARGEST_RETURN, LARGEST_RETURN).astype(np.float32)
+        losses = es.gather(-returns.reshape(members, self.episodes))
         if seen is None:
             return losses, state
         # From all processes and in the order of members, so that all add up in one order, however many there are.
