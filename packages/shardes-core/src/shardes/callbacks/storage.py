@@ -153,8 +153,8 @@ class Storage:
     def _unreadable(where: Path, error: Exception) -> CheckpointError:
         """What a damaged file makes of orbax and its storage can be any error."""
         return CheckpointError(
-            f"{where} cannot be read: {type(error).__name__}: {str(error)[:300]}. Delete the damaged checkpoint to go "
-            "on from the one before."
+            f"{where} cannot be read: {type(error).__name__}: {str(error)[:300]}. If another run writes to it, "
+            "end it first; if the checkpoint is damaged, delete it to go on from the one before."
         )
 
     def close(self) -> None:
