@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from shardes.distributed.joining import PROCESS_ID, PROCESSES
-from shardes.distributed.loss import EXIT_CODE
+from shardes.distributed.loss import ADVICE, EXIT_CODE
 
 __all__ = ["launch"]
 
@@ -88,7 +88,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], signals: list[int]) -> i
                 if not signals:
                     print(
                         f"shardes.distributed: process {failed[0]} ended with {_meaning(failed[1])}, and the others "
-                        "are ended. Restart all from the last checkpoint.",
+                        f"are ended. {ADVICE}",
                         file=sys.stderr,
                         flush=True,
                     )

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 
 import jax
 
-__all__ = ["EXIT_CODE", "ProcessLostError", "is_loss", "others_may_be_lost", "say_when_cut_off"]
+__all__ = ["ADVICE", "EXIT_CODE", "ProcessLostError", "is_loss", "others_may_be_lost", "say_when_cut_off"]
 
 EXIT_CODE = 75
 """What a process exits with that cannot go on without another: EX_TEMPFAIL of sysexits.h, try again."""
 
-_ADVICE = "Restart all from the last checkpoint."
+ADVICE = "Restart all from the last checkpoint."
 
 
 class ProcessLostError(RuntimeError):
@@ -41,7 +41,7 @@ def others_may_be_lost() -> Iterator[None]:
         if not is_loss(error):
             raise
         raise ProcessLostError(
-            f"Process {jax.process_index()} of {jax.process_count()} cannot go on, as when another has died. {_ADVICE}"
+            f"Process {jax.process_index()} of {jax.process_count()} cannot go on, as when another has died. {ADVICE}"
         ) from error
 
 
@@ -53,7 +53,7 @@ def say_when_cut_off() -> Callable[[], None]:
     if os.name != "posix":
         return lambda: None
     told, tell = os.pipe()
-    text = f"shardes.distributed: process {jax.process_index()} of {jax.process_count()} was cut off. {_ADVICE}"
+    text = f"shardes.distributed: process {jax.process_index()} of {jax.process_count()} was cut off. {ADVICE}"
     subprocess.Popen(
         ["/bin/sh", "-c", f'read -r _ || echo "{text}" >&2'],
         stdin=told,

@@ -122,7 +122,8 @@ class Seen:
     def add(self, which: Array, observations: Array) -> None:
         """One more observation of those numbered `which`, those of 1e15 or more left out."""
         squarable = _all_of_each(np.abs(observations) < SQUARABLE)
-        which, observations = which[squarable], observations[squarable]
+        if not squarable.all():
+            which, observations = which[squarable], observations[squarable]
         self.count[which] += 1
         difference = observations - self.mean[which]
         self.mean[which] += difference / self.count[which, None]
