@@ -5,10 +5,8 @@
 Every measurement has fresh processes of its own, one after another.
 """
 
-from validation.command import command, draw
+from validation.command import command
 from validation.scale import checkpoints, determinism, loop, memory, placements, replays
-
-__all__ = ["draw"]
 
 if __name__ == "__main__":
     command(memory, loop, checkpoints, replays, determinism, placements)
