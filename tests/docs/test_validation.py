@@ -1,5 +1,6 @@
 """The checks of validation/ are listed and run at sizes that say nothing; what is kept says where it was measured."""
 
+import copy
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from validation.__main__ import CHECKS, chosen
 from validation.accelerator import __main__ as accelerator
 from validation.command import RESULTS
-from validation.invariance.__main__ import compared
+from validation.invariance.__main__ import Evolved, compared
 from validation.workers import ROOT
 
 PEERS = (ROOT / ".tools/peers/bin/python").exists()
@@ -94,6 +95,7 @@ def test_invariance(tmp_path):
     assert all(row["identical"] for row in result["rows"] if row["deterministic"])
 
 
+@pytest.mark.parametrize("figure", ["fitness", "sum", "update"])
 @pytest.mark.parametrize(
     ("off", "beside", "deterministic", "sound"),
     [
@@ -105,13 +107,18 @@ def test_invariance(tmp_path):
         (1e-3, "a CPU", True, False),
     ],
 )
-def test_invariance_tells_what_differs(off, beside, deterministic, sound):
-    one = (np.ones(3), [np.array([1.0, 2.0]), np.ones(2)])
-    other = (np.ones(3), [np.array([1.0 + 2 * off, 2.0]), np.ones(2)])
+def test_invariance_tells_what_differs(figure, off, beside, deterministic, sound):
+    one = Evolved(np.array([[1.0, 3.0, 4.0]]), [np.array([1.0, 2.0]), np.ones(2)], [np.array([1.0, 2.0]), np.ones(2)])
+    amplification = 4 / np.std([1, 3, 4])
+    largest = {"fitness": 4, "sum": 2, "update": 2}[figure]
+    allowed = off * (1 + amplification if figure == "update" else 1)
+    other = copy.deepcopy(one)
+    getattr(other, figure)[0][0] += allowed * largest
     result = compared(one, other, beside, deterministic)
     assert result["sound"] == sound
-    assert result["update"] == pytest.approx(off)
-    assert result["fitness"] == 0
+    assert result["amplification"] == pytest.approx(amplification)
+    assert result[figure] == pytest.approx(allowed)
+    assert [name for name in ("fitness", "sum", "update") if result[name]] == ([figure] if off else [])
 
 
 def test_throughput(tmp_path):
