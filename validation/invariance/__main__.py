@@ -23,8 +23,8 @@ ON_ANOTHER_PLATFORM = 1e-4
 """Where exponentials and sines differ by a bit or two, of which a z-score of fitness makes some more."""
 WHAT = (
     "fitness: the largest difference of a member's over the largest fitness, in three generations. sum: the largest "
-    "difference of an entry's update over the largest of its leaf, where both sides tell the same fitness once. update: "
-    "so over three generations, each side telling its own fitness, whose rounding a z-score multiplies by "
+    "difference of an entry's update over the largest of its leaf, where both sides tell the same fitness once. "
+    "update: so over three generations, each side telling its own fitness, whose rounding a z-score multiplies by "
     "amplification, the largest fitness over the standard deviation. identical: in every bit, which deterministic=True "
     f"promises on devices of one kind. sound: where promised so, else fitness and sum within {TOLERANCE:g}, or "
     f"{ON_ANOTHER_PLATFORM:g} beside a CPU, and update within 1 + amplification times as much"
