@@ -1,9 +1,9 @@
 """The command of one check or of some: `python -m validation.CHECK [PART ...] [--tiny] [--out FOLDER]`.
 
 A check is a module. Its docstring begins with a line of what it shows, `WHAT` says what its figures are, and
-`run(tiny)` measures them: a dict with "rows", with "sound" where they can be wrong, and with "environment" where there
-is more to say of it, such as another device. `draw(rows, figure)` plots them, and `PACKAGES` names those whose versions
-count beside the core's and JAX's; a check may lack either.
+`run(tiny)` measures them: a dict, with "sound" where they can be wrong, and with "environment" where there is more to
+say of it, such as another device. `draw(found, figure)` plots it, and `PACKAGES` names those whose versions count
+beside the core's and JAX's, where there are such.
 """
 
 import argparse
@@ -29,13 +29,13 @@ def name_of(check: ModuleType) -> str:
     return check.__spec__.name.removeprefix("validation.").removesuffix(".__main__")
 
 
-def draw(check: ModuleType, rows: Any, path: Path) -> None:
+def draw(check: ModuleType, found: dict[str, Any], path: Path) -> None:
     """The plot of a check."""
     from matplotlib.figure import Figure
 
     matplotlib.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "shardes"})
     figure = Figure(figsize=(8, 4.5), layout="constrained")
-    check.draw(rows, figure)
+    check.draw(found, figure)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
@@ -62,8 +62,7 @@ def write(path: Path, check: ModuleType, found: dict[str, Any]) -> None:
     result = {"what": check.WHAT, "environment": environment} | {k: v for k, v in found.items() if k != "environment"}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
-    if hasattr(check, "draw"):
-        draw(check, found["rows"], path.with_suffix(".svg"))
+    draw(check, result, path.with_suffix(".svg"))
 
 
 def command(*checks: ModuleType) -> None:

@@ -19,6 +19,7 @@ def test_two_faults(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "mutation.json").read_text())
     assert {"date", "commit", "jax"} <= set(result["environment"])
+    assert "</svg>" in (tmp_path / "mutation.svg").read_text()
     assert result["first"] == result["last"] == {"killed": 2, "share": 1, "share_without_equivalent": 1}
     for fault in result["faults"]:
         assert fault["before"] != fault["after"]

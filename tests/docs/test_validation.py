@@ -37,8 +37,7 @@ def found(folder: Path, name: str) -> dict:
     result = json.loads((folder / check.result).read_text())
     assert result["what"] == check.module.WHAT
     assert {"date", "commit", "device", "cores", "python", "jax", "shardes-core"} <= set(result["environment"])
-    if hasattr(check.module, "draw"):
-        assert "</svg>" in (folder / check.result).with_suffix(".svg").read_text()
+    assert "</svg>" in (folder / check.result).with_suffix(".svg").read_text()
     return result
 
 

@@ -101,5 +101,18 @@ def main() -> None:
         write((args.out or RESULTS) / "accelerator.json", sys.modules["__main__"], result)
 
 
+def draw(found: dict[str, Any], figure: Any) -> None:
+    """Speeds of what was not skipped, beside inference."""
+    axes = figure.subplots()
+    speeds = {
+        f"linear layer,\n{row['strategy']}": row["speed"]["generation"]
+        for row in found.get("throughput", [])
+        if "speed" in row
+    } | {f"{row['model']},\n{row['strategy']}": row["speed"] for row in found.get("generations", []) if "speed" in row}
+    axes.bar_label(axes.barh(list(speeds), list(speeds.values())), fmt="%.3g", padding=3)
+    axes.invert_yaxis()
+    axes.set(xlabel="speed of a generation, in per cent of plain inference", title=found["environment"]["device"])
+
+
 if __name__ == "__main__":
     main()

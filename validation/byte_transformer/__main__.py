@@ -59,5 +59,17 @@ def windows(text: np.ndarray[Any, Any]) -> jax.Array:
     return jnp.asarray(np.stack([text[start : start + SEQ + 1] for start in starts]))
 
 
+def draw(found: dict[str, Any], figure: Any) -> None:
+    """Bits a byte, a bar a text."""
+    bits = {
+        "held out,\nby frequencies of bytes": found["held_out_under_byte_frequencies"],
+        "held out": found["held_out"],
+        "trained on": found["train"],
+    }
+    axes = figure.subplots()
+    axes.bar_label(axes.bar(list(bits), list(bits.values()), 0.6), fmt="%.2f")
+    axes.set(ylabel="bits a byte")
+
+
 if __name__ == "__main__":
     command(sys.modules["__main__"])

@@ -147,8 +147,9 @@ def compared(one: Evolved, other: Evolved, beside: str, deterministic: bool) -> 
     return {**found, "sound": sound}
 
 
-def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+def draw(found: dict[str, Any], figure: Any) -> None:
     """Differences of the update over layouts, of the same fitness and of each side's own, a panel a mode."""
+    rows = found["rows"]
 
     def layout(row: dict[str, Any]) -> str:
         return f"{row['processes']}x{row['devices'] // row['processes']}"

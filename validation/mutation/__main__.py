@@ -9,11 +9,13 @@ Each fault is one change that cosmic-ray makes, in a copy of the sources.
 
 import json
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from validation import command
 from validation.circumstances import circumstances
 from validation.command import RESULTS, options, parsed
 from validation.mutation.sandbox import Sandbox
@@ -37,8 +39,8 @@ def sampled(files: list[str], sample: int, seed: int) -> dict[str, Any]:
     """Faults of the files, and how many places there are for one."""
     python = environment(ROOT / ".tools" / "mutation" / "tool", "cosmic-ray==8.7.0")
     request = json.dumps({"root": str(ROOT), "files": files, "sample": sample, "seed": seed})
-    command = [str(python), str(Path(__file__).with_name("faults.py")), request]
-    found: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    finder = [str(python), str(Path(__file__).with_name("faults.py")), request]
+    found: dict[str, Any] = json.loads(subprocess.run(finder, stdout=subprocess.PIPE, text=True, check=True).stdout)
     return found
 
 
@@ -84,6 +86,27 @@ def main() -> None:
                 result["first"], result["last"] = (shares(result["faults"], which) for which in ("first", "last"))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(result, indent=1) + "\n")
+    command.draw(sys.modules[__name__], result, path.with_suffix(".svg"))
+
+
+def draw(found: dict[str, Any], figure: Any) -> None:
+    """How many faults of each module were seen at first, were seen at last, and change no result."""
+    fates = {
+        "seen": lambda fault: fault["first"] != "survived",
+        "seen by tests since added": lambda fault: fault["first"] == "survived" and fault["last"] != "survived",
+        "changes no result": lambda fault: fault["last"] == "survived" and "equivalent" in fault,
+        "unseen": lambda fault: fault["last"] == "survived" and "equivalent" not in fault,
+    }
+    faults = [fault for fault in found["faults"] if "last" in fault]
+    modules = sorted({fault["file"].partition("/shardes/")[2] for fault in faults}, reverse=True)
+    figure.set_size_inches(8, 1 + 0.25 * len(modules))
+    axes, left = figure.subplots(), [0] * len(modules)
+    for name, of in fates.items():
+        counts = Counter(fault["file"].partition("/shardes/")[2] for fault in faults if of(fault))
+        axes.barh(modules, [counts[module] for module in modules], left=left, label=name)
+        left = [a + counts[module] for a, module in zip(left, modules, strict=True)]
+    axes.set(xlabel="faults")
+    figure.legend(loc="outside upper center", ncols=4)
 
 
 if __name__ == "__main__":

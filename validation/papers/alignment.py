@@ -94,8 +94,9 @@ def flat(tree: Any) -> np.ndarray[Any, Any]:
     return np.concatenate([np.asarray(x, np.float64).ravel() for x in jax.tree.leaves(tree)])
 
 
-def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+def draw(found: dict[str, Any], figure: Any) -> None:
     """Cosines over directions, with the theory's lines, a panel a model."""
+    rows = found["rows"]
     models = list(dict.fromkeys(row["model"] for row in rows))
     for axes, model in zip(figure.subplots(1, len(models), sharey=True), models, strict=True):
         for i, name in enumerate(dict.fromkeys(row["strategy"] for row in rows)):

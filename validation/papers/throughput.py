@@ -122,8 +122,9 @@ def _row(strategy: str, d: int, batch: int, dtype: str, loops: int, repeats: int
     return row | {"loops": loops, "repeats": repeats, "seconds": seconds, "speed": speed, "temporary": temporary}
 
 
-def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+def draw(found: dict[str, Any], figure: Any) -> None:
     """Speeds, and the paper's beside them."""
+    rows = found["rows"]
     sides = ("drawn beforehand", "drawn on the fly", "generation")
     groups = {row["strategy"]: row["speed"] for row in rows if "speed" in row}
     groups["EGGROLL,\nin its paper"] = {side: PAPER[f"EGGROLL, {side}"] for side in sides[:2]}

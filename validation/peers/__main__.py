@@ -113,5 +113,27 @@ def run(tiny: bool) -> dict[str, Any]:
     }
 
 
+def draw(found: dict[str, Any], figure: Any) -> None:
+    """Every row's ratio of throughput, with the geometric means, a column a strategy."""
+    rows = found["rows"]
+    axes = figure.subplots()
+    programs = [program for program in PROGRAMS if program in found["geometric_means"]]
+    cells = dict.fromkeys((row["d"], row["n"]) for row in rows)
+    for color, (d, n) in enumerate(cells):
+        own = [row for row in rows if (row["d"], row["n"]) == (d, n)]
+        at = [programs.index(row["program"]) + 0.15 * (color - (len(cells) - 1) / 2) for row in own]
+        axes.plot(at, [row["ratios"]["throughput"] for row in own], "o", color=f"C{color}", label=f"d={d}, n={n}")
+    for x, program in enumerate(programs):
+        mean = found["geometric_means"][program]["throughput"]
+        axes.plot([x - 0.35, x + 0.35], [mean] * 2, color="black")
+        axes.annotate(f"{mean:.2f}", (x + 0.36, mean), va="center")
+    axes.axhline(1, color="gray", linestyle="--")
+    axes.set_xticks(range(len(programs)), programs)
+    axes.set(yscale="log", ylabel=f"generations a second, over those of {found['environment']['published']}")
+    axes.set_yticks(ticks := [0.5, 1, 2, 5, 10], [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.legend(frameon=False, loc="upper left")
+
+
 if __name__ == "__main__":
     command(sys.modules["__main__"])

@@ -95,8 +95,9 @@ def measure(d: int, layers: int, n: int, every: int, saves: int, repeats: int) -
     ]
 
 
-def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+def draw(found: dict[str, Any], figure: Any) -> None:
     """Seconds by kind, a group of bars a size."""
+    rows = found["rows"]
     axes = figure.subplots()
     kinds = {"held_up_s": "the run waits", "on_disk_s": "until on the disk", "whole_run_s": "the run is longer by"}
     for i, (kind, label) in enumerate(kinds.items()):

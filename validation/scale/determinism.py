@@ -54,8 +54,9 @@ def _row(strategy: str, d: int, n: int, tokens: int, layers: int, repeats: int, 
     }
 
 
-def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+def draw(found: dict[str, Any], figure: Any) -> None:
     """Costs, a panel a number of devices."""
+    rows = found["rows"]
     devices = sorted({row["devices"] for row in rows})
     for axes, count in zip(figure.subplots(1, len(devices), sharey=True, squeeze=False)[0], devices, strict=True):
         for i, name in enumerate(dict.fromkeys(row["strategy"] for row in rows)):

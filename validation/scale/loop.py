@@ -69,8 +69,9 @@ def measure(model: str, d: int, layers: int, tokens: int, n: int, generations: i
     ]
 
 
-def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+def draw(found: dict[str, Any], figure: Any) -> None:
     """Ratios."""
+    rows = found["rows"]
     axes = figure.subplots()
     for i, name in enumerate(("fit", "fit, watched")):
         bars = axes.bar([x + 0.4 * i for x in range(len(rows))], [row["ratio"][name] for row in rows], 0.38)

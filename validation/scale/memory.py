@@ -99,8 +99,9 @@ def measure(n: int, d: int, layers: int, tokens: int, member_chunk: int) -> list
     ]
 
 
-def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+def draw(found: dict[str, Any], figure: Any) -> None:
     """Bytes over n."""
+    rows = found["rows"]
     axes = figure.subplots()
     n = [row["n"] for row in rows]
     for name, label, style in (

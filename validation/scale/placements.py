@@ -62,8 +62,9 @@ def _row(strategy: str, d: int, n: int, tokens: int, repeats: int, at_least_s: f
     }
 
 
-def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+def draw(found: dict[str, Any], figure: Any) -> None:
     """Ratios over layouts, a panel a width and size, with what `how="auto"` chose."""
+    rows = found["rows"]
     figure.set_size_inches(9, 7)
     cells = sorted({(row["d"], row["n"]) for row in rows})
     panels = figure.subplots(-(-len(cells) // 2), 2, sharex=True, sharey=True, squeeze=False).reshape(-1)

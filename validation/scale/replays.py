@@ -66,8 +66,9 @@ def measure(
     ]
 
 
-def draw(rows: list[dict[str, Any]], figure: Any) -> None:
+def draw(found: dict[str, Any], figure: Any) -> None:
     """Generations a second."""
+    rows = found["rows"]
     axes = figure.subplots()
     for i, name in enumerate(("run", "replay")):
         values = [1 / row["generation_s"][name] for row in rows]

@@ -20,7 +20,10 @@ from validation.command import command
 from validation.workers import ROOT, environment, transformers_python, uv
 
 HERE = Path(__file__).parent
-WHAT = "SmolLM2-135M-Instruct, bfloat16 weights: float32 compute against transformers; ten generations of ES"
+WHAT = (
+    "SmolLM2-135M-Instruct, bfloat16 weights: float32 compute against transformers; ten generations of ES, "
+    "with the loss of the params before and after them, and the mean of their members'"
+)
 PACKAGES = ("shardes-zoo",)
 TINY = ROOT / "tests" / "zoo" / "checkpoints" / "llama-tiny"
 TOOLS = ROOT / ".tools" / "smollm2"
@@ -88,6 +91,18 @@ def run(tiny: bool) -> dict[str, Any]:
         run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         evolved[dtype] = json.loads(run.stdout.splitlines()[-1])
     return {"against_transformers": compared, "ten_generations": evolved}
+
+
+def draw(found: dict[str, Any], figure: Any) -> None:
+    """The loss of the params, and of their members, over generations."""
+    axes = figure.subplots()
+    for color, (dtype, row) in enumerate(found["ten_generations"].items()):
+        count = len(row["members_mean"])
+        axes.plot(range(1, count + 1), row["members_mean"], color=f"C{color}", label=f"mean of members, {dtype}")
+        ends = [row["nll_before"], row["nll_after"]]
+        axes.plot([0, count], ends, "o", color=f"C{color}", label=f"without noise, {dtype}")
+    axes.set(xlabel="generation", ylabel="loss, in nats a token")
+    axes.legend(frameon=False)
 
 
 if __name__ == "__main__":

@@ -29,12 +29,13 @@ def main() -> None:
     state = es.init(jax.random.key(0), model.params)
     step = es.step(lambda params, batch: model.nll(params, batch).mean())
     score = jax.jit(lambda params: model.nll(params, ids).mean())
-    before, seconds = float(score(state.params)), []
+    before, seconds, curve = float(score(state.params)), [], []
     for _ in range(11):
         started = time.perf_counter()
         state, fitness = step(state, ids)
         jax.block_until_ready((state, fitness))
         seconds.append(time.perf_counter() - started)
+        curve.append(round(float(fitness.mean()), 4))
         if len(seconds) == 10:
             after = float(score(state.params))
     print(json.dumps({
@@ -47,6 +48,7 @@ def main() -> None:
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "nll_before": round(before, 4),
         "nll_after": round(after, 4),
+        "members_mean": curve[:10],
     }))  # fmt: skip
 
 

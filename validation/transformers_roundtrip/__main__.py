@@ -91,5 +91,19 @@ def run(tiny: bool) -> dict[str, Any]:
             "cases": results}  # fmt: skip
 
 
+def draw(found: dict[str, Any], figure: Any) -> None:
+    """Largest differences, a column a checkpoint."""
+    axes = figure.subplots()
+    cases = [(*name.split(", ", 1), case["largest_difference"]) for name, case in found["cases"].items()]
+    checkpoints = list(dict.fromkeys(checkpoint for checkpoint, *_ in cases))
+    for kind in dict.fromkeys(kind for _, kind, _ in cases):
+        own = [(checkpoints.index(checkpoint), difference) for checkpoint, of, difference in cases if of == kind]
+        axes.plot(*zip(*own, strict=True), "o", alpha=0.6, label=kind)
+    axes.axhline(found["tolerance"], color="gray", linestyle="--", label="tolerance")
+    axes.set_xticks(range(len(checkpoints)), checkpoints, rotation=30, ha="right")
+    axes.set(yscale="log", ylabel="largest difference of a logit")
+    figure.legend(loc="outside upper center", ncols=3)
+
+
 if __name__ == "__main__":
     command(sys.modules["__main__"])

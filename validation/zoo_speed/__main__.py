@@ -80,5 +80,16 @@ def run(tiny: bool) -> dict[str, Any]:
     }
 
 
+def draw(found: dict[str, Any], figure: Any) -> None:
+    """Speeds, a bar a task."""
+    speeds = {name: row["speed"] for name, row in found["beside_transformers"].items()}
+    if population := found.get("population_decode"):
+        speeds["8 members beside\nthe unperturbed model"] = population["speed"]
+    axes = figure.subplots()
+    axes.bar_label(axes.bar(list(speeds), list(speeds.values()), 0.6), fmt="%.2f")
+    axes.axhline(1, color="gray", linestyle="--")
+    axes.set(ylabel="speed, of transformers' or of the unperturbed model's")
+
+
 if __name__ == "__main__":
     command(sys.modules["__main__"])
