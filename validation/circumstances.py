@@ -18,14 +18,19 @@ def processor() -> str:
     return next(names, platform.machine())
 
 
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
 def circumstances(*packages: str) -> dict[str, object]:
     """Date, commit, machine, and versions of Python and of packages, for the file of a result."""
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    commit = _git("describe", "--always")
+    if _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)validation/results"):
+        commit += "-dirty"
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": described.stdout.strip(),
+        "commit": commit,
         "device": processor(),
         "machine": platform.machine(),
         "cores": os.cpu_count(),
