@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,11 +27,15 @@ RESULTS = ROOT / "validation" / "results"
 def on_startup(command: str, dirty: bool) -> None:
     """Make one tree of the namespace, which is spread over the packages, for mkdocstrings, which reads sources."""
     merged = ROOT / ".tools" / "site" / "shardes"
-    shutil.rmtree(merged, ignore_errors=True)
-    merged.mkdir(parents=True)
-    for source in sorted(ROOT.glob("packages/*/src/shardes/*")):
-        if source.name != "__pycache__":
-            (merged / source.name).symlink_to(os.path.relpath(source, merged))
+    merged.mkdir(parents=True, exist_ok=True)
+    sources = {source.name: source for source in ROOT.glob("packages/*/src/shardes/*") if source.name != "__pycache__"}
+    # What is right is left, since another build may be reading it.
+    for name in {link.name for link in merged.iterdir()} - set(sources):
+        (merged / name).unlink(missing_ok=True)
+    for name, source in sources.items():
+        if not (merged / name).exists():
+            (merged / name).unlink(missing_ok=True)
+            (merged / name).symlink_to(os.path.relpath(source, merged))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:

@@ -3,11 +3,15 @@
 import importlib
 import importlib.util
 import json
+import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -245,6 +249,25 @@ def use_the_navigation(visitor: Visitor, phone: bool) -> None:
     assert visitor.page.locator("h1").inner_text().startswith("Precision")
     visitor.page.locator(".md-footer__link--prev").click()
     visitor.page.wait_for_url("**/guides/when-it-does-not-learn/")
+
+
+@pytest.mark.slow
+def test_it_is_served() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    # As its verb does, in an environment that is up to date.
+    command = ["make", "-o", "sync", "docs-serve", f"ARGS=--dev-addr {address}"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as server:
+        bound = threading.Timer(180, os.killpg, (server.pid, signal.SIGKILL))
+        bound.start()
+        try:
+            assert server.stderr is not None
+            assert any("Serving on" in line for line in server.stderr)
+            with urllib.request.urlopen(f"http://{address}/", timeout=60) as page:
+                assert "Evolution strategies train a model without gradients" in page.read().decode()
+        finally:
+            bound.cancel()
+            os.killpg(server.pid, signal.SIGTERM)
 
 
 @pytest.mark.slow
