@@ -22,12 +22,13 @@ TOLERANCE = 1e-5
 ON_ANOTHER_PLATFORM = 1e-4
 """Where exponentials and sines differ by a bit or two, of which a z-score of fitness makes some more."""
 WHAT = (
-    "fitness: the largest difference of a member's over the largest fitness, in three generations. sum: the largest "
-    "difference of an entry's update over the largest of its leaf, where both sides tell the same fitness once. "
-    "update: so over three generations, each side telling its own fitness, whose rounding a z-score multiplies by "
-    "amplification, the largest fitness over the standard deviation. identical: in every bit, which deterministic=True "
-    f"promises on devices of one kind. sound: where promised so, else fitness and sum within {TOLERANCE:g}, or "
-    f"{ON_ANOTHER_PLATFORM:g} beside a CPU, and update within 1 + amplification times as much"
+    "how far fitness and updates on other devices are from those on one. fitness: the largest difference of a member's "
+    "over the largest fitness, in three generations. sum: the largest difference of an entry's update over the largest "
+    "of its leaf, where both sides tell the same fitness once. update: so over three generations, each side telling "
+    "its own fitness, whose rounding a z-score multiplies by amplification, the largest fitness over the standard "
+    "deviation. identical: in every bit, which deterministic=True promises on devices of one kind. sound: where "
+    f"promised so, else fitness and sum within {TOLERANCE:g}, or {ON_ANOTHER_PLATFORM:g} beside a CPU, and update "
+    "within 1 + amplification times as much"
 )
 STRATEGIES = models.STRATEGIES | {"IIDGaussian": shardes.IIDGaussian()}
 MODES = (("A", False), ("B", False), ("A", True))
@@ -162,7 +163,7 @@ def draw(found: dict[str, Any], figure: Any) -> None:
             own = [row for row in rows if (row["strategy"], row["how"], row["deterministic"]) == (name, *mode)]
             where = [layouts.index(layout(row)) for row in own]
             axes.plot(where, [row["sum"] for row in own], "o-", color=f"C{color}", label=name)
-            axes.plot(where, [row["update"] for row in own], "x:", color=f"C{color}", label=f"{name}, own fitness")
+            axes.plot(where, [row["update"] for row in own], "x:", color=f"C{color}")
         axes.set_xticks(range(len(layouts)), layouts, rotation=90)
         axes.set(title="deterministic" if mode[1] else f'how="{mode[0]}"')
         axes.axhline(TOLERANCE, color="gray", linestyle="--")
@@ -170,7 +171,9 @@ def draw(found: dict[str, Any], figure: Any) -> None:
         axes.set_ylim(0, 10 * TOLERANCE)
     figure.supxlabel("processes x devices")
     figure.supylabel("difference of the update, of its largest entry")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    axes.plot([], [], "ko-", label="told the same fitness")
+    axes.plot([], [], "kx:", label="each its own")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3)
 
 
 if __name__ == "__main__":

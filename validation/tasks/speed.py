@@ -161,4 +161,6 @@ def draw(found: dict[str, Any], figure: Any) -> None:
                 axes.plot([len(labels) - 0.35, len(labels) + 0.35], [asked[name]] * 2, color="black", linewidth=1)
             labels.append(f"{rival}\n{what}")
     axes.set_xticks(range(len(labels)), labels, fontsize="small")
-    axes.set(ylabel="steps a second over the other's; a line is what is asked")
+    axes.set_yticks(ticks := [0.5, 1, 2, 4], [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(ylabel="steps a second over the other's; a line is a target")
