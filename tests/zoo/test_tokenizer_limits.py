@@ -126,6 +126,14 @@ def test_what_is_no_object(content, message):
         check_tokenizer(content)
 
 
+@pytest.mark.parametrize(("name", "steps"), [("normalizer", "normalizers"), ("decoder", "decoders")])
+def test_steps_nested_too_deeply(name, steps):
+    # JSON as deep as this is still parsed.
+    content = f'{{"{name}": ' + f'{{"type": "Sequence", "{steps}": [' * 450 + "]}" * 450 + "}"
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json has steps within steps, nested too deeply"):
+        check_tokenizer(content)
+
+
 # Those that become more characters in some form, and some that do not.
 CHARACTERS = [
     character

@@ -46,10 +46,12 @@ def check_tokenizer(content: str) -> None:
     if not isinstance(values, dict):
         raise CheckpointError(f"tokenizer.json holds a {type(values).__name__}, and must hold an object.")
     fields = Fields(values, "tokenizer.json")
-    normalized = growth(fields.section("normalizer"), NORMALIZERS)
-    steps = (("pre_tokenizer", PRE_TOKENIZERS), ("post_processor", POST_PROCESSORS))
-    _at_most_growth(normalized * math.prod(growth(fields.section(name), table) for name, table in steps), "encode")
-    _at_most_growth(growth(fields.section("decoder"), DECODERS), "decode")
+    try:
+        normalized = _check_growth(fields)
+    except RecursionError:
+        raise CheckpointError(
+            "tokenizer.json has steps within steps, nested too deeply to be read. Get the file again."
+        ) from None
     _check_added(fields, normalized)
     if (model := fields.section("model")) is not None:
         _check_model(model)
@@ -61,6 +63,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) < len(pairs):
         raise ValueError("an object has a name twice")
     return values
+
+
+def _check_growth(fields: Fields) -> float:
+    """The growth of the normalizer, where that of all steps is within bounds."""
+    normalized = growth(fields.section("normalizer"), NORMALIZERS)
+    steps = (("pre_tokenizer", PRE_TOKENIZERS), ("post_processor", POST_PROCESSORS))
+    _at_most_growth(normalized * math.prod(growth(fields.section(name), table) for name, table in steps), "encode")
+    _at_most_growth(growth(fields.section("decoder"), DECODERS), "decode")
+    return normalized
 
 
 def _at_most_growth(times: float, what: str) -> None:
