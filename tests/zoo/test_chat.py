@@ -38,6 +38,7 @@ def test_what_templates_are_given():
     assert text("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}") == "01"
     assert text("  {% if true %}\n  a\n  {% endif %}\nb") == "  a\nb"
     assert text("{% generation %}a{% endgeneration %}b") == "ab"
+    assert text("{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{% endgeneration %}{{ x }}") == "21"
     assert text("{{ strftime_now('%Y') }}") == str(time.localtime().tm_year)
     assert (
         text("{% set ns = namespace(n=1) %}{% set ns.n = 2 %}{{ ns.n }}{{ 'a%s' % 'b' }}{{ 2 * 3 + 2 ** 3 }}")

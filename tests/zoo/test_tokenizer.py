@@ -1,5 +1,6 @@
 """Tokens and chat renderings are those of transformers."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -84,6 +85,31 @@ def test_a_file_beside_holds_the_template(tmp_path):
     folder = changed(tmp_path)
     (folder / "chat_template.jinja").write_text("{{ messages[0].content }}{{ eos_token }}")
     assert load_tokenizer(folder).chat([{"role": "user", "content": "x"}]) == "x<|im_end|>"
+
+
+@pytest.mark.parametrize(
+    ("message", "seen"),
+    [
+        # What is seen is what apply_chat_template of transformers 5.24.0 gave for these.
+        ({"content": None, "tool_calls": [1], "name": "f"}, {"tool_calls": [1], "name": "f"}),
+        (
+            {"content": "a", "reasoning": "r"},
+            {"thinking": "r", "content": "a", "reasoning": "r", "reasoning_content": "r"},
+        ),
+        ({"content": "a", "thinking": "t"}, {"thinking": "t", "content": "a", "reasoning_content": "t"}),
+        (
+            {"content": "a", "reasoning_content": "c", "thinking": None},
+            {"thinking": "c", "content": "a", "reasoning_content": "c"},
+        ),
+        (
+            {"thinking": "t", "reasoning_content": "c", "reasoning": ""},
+            {"thinking": "t", "reasoning_content": "c", "reasoning": ""},
+        ),
+    ],
+)
+def test_messages_as_templates_see_them(message, seen, tokenizer):
+    tokenizer = dataclasses.replace(tokenizer, chat_templates={"default": "{{ messages | tojson }}"})
+    assert tokenizer.chat([message]) == json.dumps([seen])
 
 
 def test_templates_by_name(tmp_path):

@@ -96,9 +96,9 @@ def _environment() -> Any:
 
         tags = {"generation"}  # noqa: RUF012
 
-        def parse(self, parser: Parser) -> list[nodes.Node]:
+        def parse(self, parser: Parser) -> nodes.Node:
             next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True))
 
     def raise_exception(message: str) -> NoReturn:
         raise TemplateError(message)

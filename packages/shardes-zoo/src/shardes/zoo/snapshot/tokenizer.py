@@ -15,6 +15,9 @@ from shardes.zoo.snapshot.files import shown
 
 __all__ = ["Tokenizer", "guarded", "is_broken"]
 
+# The names by which messages hold what an assistant thought.
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tokenizer:
@@ -113,7 +116,8 @@ class Tokenizer:
         """Text of a conversation by the checkpoint's chat template, to be encoded with add_special_tokens=False.
 
         Args:
-            messages: each with "role" and "content".
+            messages: each with "role" and "content". As in transformers, what is None is left out, and reasoning is
+                given under the names that templates read.
             tools: JSON schemas of functions that the model may call.
             add_generation_prompt: end with what makes the model answer.
             template: name of a template, None for the usual one, or for "tool_use" if there are tools and it exists.
@@ -136,7 +140,13 @@ class Tokenizer:
         if source is None:
             known = shown(", ".join(self.chat_templates))
             raise CheckpointError(f"The checkpoint has no chat template {shown(template)}. Choose another: {known}.")
-        given = {"messages": messages, "tools": tools, "documents": None, **self.special, **variables}
+        given = {
+            "messages": [_for_templates(message) for message in messages],
+            "tools": tools,
+            "documents": None,
+            **self.special,
+            **variables,
+        }
         return render(
             source, f"The chat template {shown(template)}", given | {"add_generation_prompt": add_generation_prompt}
         )
@@ -158,6 +168,15 @@ def guarded(what: str) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise CheckpointError(f"tokenizer.json is no tokenizer that can {what}: {shown(str(error))}.") from None
+
+
+def _for_templates(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message as transformers gives it to a template."""
+    if not isinstance(message, Mapping):
+        return message
+    given = {name: value for name, value in message.items() if value is not None}
+    reasoning = next((given[name] for name in _REASONING if name in given), None)
+    return given if reasoning is None else {"thinking": reasoning, **given, "reasoning_content": reasoning}
 
 
 def _check_unbroken(text: str) -> None:
