@@ -59,6 +59,9 @@ def read_config(
         given = "head_dim" if "head_dim" in fields else "num_attention_heads"
         raise fields.error(given, f"such that heads have an even width, since pairs are turned; it is {width}")
     fields.integer("max_position_embeddings", None)
+    for name, causal in (("is_causal", True), ("use_bidirectional_attention", False)):
+        if fields.boolean(name, causal) != causal:
+            raise fields.error(name, f"{str(causal).lower()} or left out, since no token sees those after it")
     return DecoderConfig(
         vocab_size=fields.integer("vocab_size", most=MOST_SIZE),
         d_model=d_model,
