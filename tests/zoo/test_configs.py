@@ -95,6 +95,9 @@ class TestSizes:
             ({"tie_word_embeddings": 1}, "tie_word_embeddings is 1, and must be true or false"),
             ({"max_position_embeddings": -5}, "max_position_embeddings is -5, and must be an integer"),
             ({"partial_rotary_factor": 0.5}, r"partial_rotary_factor is 0\.5, and must be 1"),
+            ({"is_causal": False}, "is_causal is False, and must be true or left out"),
+            ({"use_bidirectional_attention": True}, "use_bidirectional_attention is True, and must be false or left"),
+            ({"is_causal": 1}, "is_causal is 1, and must be true or false"),
             ({"layer_types": ["full_attention"]}, r"layer_types is .*, and must be a list of \d"),
             ({"layer_types": "full_attention"}, "layer_types is 'full_attention', and must be a list"),
         ],
@@ -178,6 +181,16 @@ class TestRope:
         with pytest.raises(CheckpointError, match="factor is None, and must be a number"):
             read(QWEN2, rope_scaling=section | {"factor": None, "original_max_position_embeddings": 9},
                  max_position_embeddings=None)  # fmt: skip
+
+    @pytest.mark.parametrize("section", [YARN, LLAMA3])
+    def test_original_positions_beside_the_section(self, section):
+        name, want = "original_max_position_embeddings", read(QWEN2, rope_scaling=section)
+        original = section[name]
+        assert read(QWEN2, rope_scaling=section, **{name: original}) == want
+        assert read(QWEN2, rope_scaling=section | {name: None}, **{name: original}) == want
+        with pytest.raises(CheckpointError, match=rf"json: {name} is 99, and must be left out, or {original} as in"):
+            read(QWEN2, rope_scaling=section, **{name: 99})
+        assert read(QWEN2, rope_scaling=None, **{name: 99}) == read(QWEN2, rope_scaling=None)
 
     def test_yarn_with_two_scales(self):
         section = YARN | {"mscale": 0.5, "mscale_all_dim": 2.0}

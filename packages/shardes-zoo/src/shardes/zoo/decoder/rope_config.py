@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from shardes.zoo.decoder import rope
 from shardes.zoo.decoder.rope import Rope
-from shardes.zoo.fields import Fields
+from shardes.zoo.fields import REQUIRED, Fields
 
 __all__ = ["read_rope"]
 
@@ -49,21 +50,31 @@ def read_rope(fields: Fields, head_dim: int) -> Rope:
     if kind == "linear":
         return rope.linear(head_dim, theta, section.number("factor", most=_MOST_FACTOR))
     if kind == "llama3":
-        return _llama3(section, head_dim, theta)
-    return _yarn(section, head_dim, theta, fields.integer("max_position_embeddings", None))
+        return _llama3(section, head_dim, theta, _original(fields, section, REQUIRED))
+    longest = fields.integer("max_position_embeddings", None)
+    return _yarn(section, head_dim, theta, _original(fields, section, longest), longest)
 
 
-def _llama3(section: Fields, head_dim: int, theta: float) -> Rope:
+def _original(fields: Fields, section: Fields, default: Any) -> Any:
+    """How many positions the model was first trained with, which may stand beside the section too."""
+    name = "original_max_position_embeddings"
+    outside = fields.integer(name, None)
+    original = section.integer(name, default if outside is None else outside)
+    if outside not in (None, original):
+        raise fields.error(name, f"left out, or {original} as in {section.where}")
+    return original
+
+
+def _llama3(section: Fields, head_dim: int, theta: float, original: int) -> Rope:
     low = section.number("low_freq_factor", most=_MOST_FACTOR)
     high = section.number("high_freq_factor", most=_MOST_FACTOR)
     if high <= low:
         raise section.error("high_freq_factor", f"above low_freq_factor, {low:g}")
     factor = section.number("factor", most=_MOST_FACTOR)
-    return rope.llama3(head_dim, theta, factor, low, high, section.integer("original_max_position_embeddings"))
+    return rope.llama3(head_dim, theta, factor, low, high, original)
 
 
-def _yarn(section: Fields, head_dim: int, theta: float, longest: int | None) -> Rope:
-    original = section.integer("original_max_position_embeddings", longest)
+def _yarn(section: Fields, head_dim: int, theta: float, original: int | None, longest: int | None) -> Rope:
     if original is None:
         raise section.error("original_max_position_embeddings", "given, or max_position_embeddings outside")
     # Without a factor, the context that the model has over the one that it was trained with.
