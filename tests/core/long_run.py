@@ -3,6 +3,7 @@
 It prints a line a generation, and at the end the checksum of its state.
 """
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -11,8 +12,12 @@ import jax
 import jax.numpy as jnp
 
 import shardes
-from shardes.callbacks import Checkpoint, JSONLLog
+from shardes.callbacks import Checkpoint, JSONLLog, Progress
 from shardes.configuration import checksum
+
+if sys.stderr.isatty():
+    # What hangs up when it does, of a session that has none yet.
+    os.close(os.open(os.ttyname(2), os.O_RDWR))
 
 folder, generations, devices, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 
@@ -46,6 +51,6 @@ state, history = shardes.fit(
     loss,
     data=lambda generation: jnp.float32(generation % 3),
     generations=generations,
-    callbacks=[checkpoint, JSONLLog(f"{folder}/log.jsonl"), log, watch],
+    callbacks=[checkpoint, JSONLLog(f"{folder}/log.jsonl"), log, Progress(), watch],
 )
 print("ended", history.ended, int(state.generation), checksum(state), flush=True)

@@ -1,11 +1,14 @@
 """A run that is saved and restored is the unbroken run, whatever ended it; what is not sound is refused."""
 
 import json
+import os
 import random
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -306,14 +309,12 @@ def test_numbers_that_are_none_are_refused(tmp_path, options, text):
 class Child:
     """`long_run.py` as a process of its own."""
 
-    def __init__(self, folder, generations=12, devices=2, seconds=0.0):
+    def __init__(self, folder, generations=12, devices=2, seconds=0.0, **options):
         arguments = [str(folder), str(generations), str(devices), str(seconds)]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.core.long_run", *arguments],
             cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options},
         )
 
     def read(self):
@@ -361,6 +362,32 @@ def test_a_signal_saves_and_ends(tmp_path, undisturbed, number):
     out, _ = Child(tmp_path, devices=1).read()
     assert out[0] == f"begins at {last}"
     assert out[-1] == undisturbed
+    check_files(tmp_path)
+
+
+@slow
+def test_a_terminal_that_hangs_up_ends_it_saved(tmp_path, undisturbed):
+    """The live display can be drawn no more, and the run still ends well."""
+    mine, its = os.openpty()
+    looks = threading.Event()
+
+    def look():
+        while not looks.is_set():
+            if select.select([mine], [], [], 0.1)[0]:
+                os.read(mine, 2**16)
+
+    child = Child(tmp_path, seconds=0.2, stderr=its, start_new_session=True)
+    os.close(its)
+    person = threading.Thread(target=look)
+    person.start()
+    child.wait_for("generation 2")
+    looks.set()
+    person.join()
+    os.close(mine)
+    child.read()
+    assert child.process.returncode == 129
+    assert 3 <= numbers(tmp_path / "checkpoints")[-1] <= 5
+    assert Child(tmp_path).read()[0][-1] == undisturbed
     check_files(tmp_path)
 
 

@@ -226,7 +226,7 @@ def test_callbacks_end_whatever_happens(es):
 @contextlib.contextmanager
 def handlers_kept():
     """The handlers of signals after are those before, and ones of the test's own."""
-    mine = {number: lambda *_: None for number in (signal.SIGINT, signal.SIGTERM)}
+    mine = {number: lambda *_: None for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     before = {number: signal.signal(number, handler) for number, handler in mine.items()}
     try:
         yield
@@ -273,12 +273,31 @@ def test_a_signal_ends_a_run_with_its_state(es, played, monkeypatch, capsys, ter
         assert "SIGINT: the run ends after this generation" in capsys.readouterr().err
 
 
-def test_after_sigterm_the_process_exits(es):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_after_other_signals_the_process_exits(es, number, code):
     recorder = Recorder()
     with handlers_kept(), pytest.raises(SystemExit) as exit:
-        shardes.fit(es, first(es), loss, data=data, generations=6, callbacks=[kill_at(1, signal.SIGTERM), recorder])
-    assert exit.value.code == 143
-    assert recorder.calls == ["start", 0, 1, "SIGTERM"]
+        shardes.fit(es, first(es), loss, data=data, generations=6, callbacks=[kill_at(1, number), recorder])
+    assert exit.value.code == code
+    assert recorder.calls == ["start", 0, 1, number.name]
+
+
+def test_what_is_ignored_stays_so(es):
+    """As by nohup."""
+    with handlers_kept():
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        shown = []
+        _, history = shardes.fit(
+            es,
+            first(es),
+            loss,
+            data=data,
+            generations=6,
+            callbacks=[kill_at(1, signal.SIGHUP), lambda _: shown.append(signal.getsignal(signal.SIGHUP))],
+        )
+        signal.signal(signal.SIGHUP, before)
+    assert history.ended == "generations"
+    assert set(shown) == {signal.SIG_IGN}
 
 
 def test_handlers_are_given_back_when_something_raises(es):

@@ -42,9 +42,9 @@ def fit(
     """Train until `generations` generations are done, those of the state before it counted.
 
     The host hands generations out, at most two ahead of the devices, and waits for nothing that no callback asks for.
-    Ctrl-C or SIGTERM ends the run after the generation that is running, callbacks and all; after SIGTERM the process
-    then exits with 143. A second one ends it at once. In a run of many processes every process calls `fit` alike, and
-    what ends it in one ends it in all, a few generations later.
+    Ctrl-C, SIGTERM or a terminal that hangs up ends the run after the generation that is running, callbacks and all;
+    after SIGTERM the process then exits with 143, after SIGHUP with 129. A second one ends it at once. In a run of many
+    processes every process calls `fit` alike, and what ends it in one ends it in all, a few generations later.
 
     Args:
         es: the evolution strategy.
@@ -63,7 +63,7 @@ def fit(
     Raises:
         TypeError, ValueError: an argument is not one of these.
         shardes.distributed.ProcessLostError: another process of the run has died.
-        SystemExit: after SIGTERM.
+        SystemExit: after SIGTERM and SIGHUP.
     """
     check_state(state)
     if not is_count(generations):
@@ -86,8 +86,8 @@ def fit(
             raise
         finally:
             _end(watchers[:started], run)
-    if interruption.received == signal.SIGTERM:
-        sys.exit(128 + signal.SIGTERM)
+    if interruption.received is not None and interruption.received != signal.SIGINT:
+        sys.exit(128 + interruption.received)
     return run.state, History.of(summaries, run.ended)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, which end a run after the generation that is running."""
+"""Ctrl-C, SIGTERM and a terminal that hangs up, which end a run after the generation that is running."""
 
 from __future__ import annotations
 
@@ -10,13 +10,25 @@ import time
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["Interruption"]
+__all__ = ["Interruption", "end_signals"]
 
 _TWICE = 1.0
 
 
+def end_signals() -> list[int]:
+    """SIGINT, SIGTERM, and SIGHUP where there is one: those of them that a handler of Python's can take."""
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # None is a handler that was not set from Python, and could not be set again. What nohup or a scheduler has ignored
+    # stays so; shells ignore SIGINT for all that they start in the background.
+    return [
+        number
+        for number in numbers
+        if (before := signal.getsignal(number)) is not None and (before != signal.SIG_IGN or number == signal.SIGINT)
+    ]
+
+
 class Interruption:
-    """While it is entered, the first SIGINT or SIGTERM is noted in `received`; a later one raises KeyboardInterrupt.
+    """While it is entered, the first of `end_signals` is noted in `received`; a later one raises KeyboardInterrupt.
 
     One within a second of the first is the same: launchers send it on to a process that has had it already. Outside
     the main thread, to which Python gives signals, it does nothing.
@@ -29,10 +41,7 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                # None is a handler that was not set from Python, and could not be set again.
-                if signal.getsignal(number) is not None:
-                    self._before[number] = signal.signal(number, self._note)
+            self._before = {number: signal.signal(number, self._note) for number in end_signals()}
         return self
 
     def __exit__(

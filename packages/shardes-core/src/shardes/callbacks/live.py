@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 
 from rich.console import Console, Group
 from rich.live import Live as RichLive
@@ -24,7 +25,13 @@ class Live:
             TextColumn("{task.fields[left]}"),
         )
         self._task = self._bar.add_task("", total=generations, completed=done, left="compiling")
-        self._display = RichLive(Group(self._bar), console=Console(stderr=True), refresh_per_second=4)
+        self._display = RichLive(
+            Group(self._bar),
+            console=Console(stderr=True),
+            refresh_per_second=4,
+            # Above the bar where it goes to the terminal, and left alone where it goes to a file or a pipe.
+            redirect_stdout=getattr(sys.stdout, "isatty", bool)(),
+        )
         self._display.start()
 
     def update(self, done: int, left: str, numbers: list[tuple[str, str]]) -> None:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from shardes.distributed.joining import PROCESS_ID, PROCESSES
 from shardes.distributed.loss import ADVICE, EXIT_CODE
+from shardes.interruption import end_signals
 
 __all__ = ["launch"]
 
@@ -28,7 +29,7 @@ def launch(command: Sequence[str], processes: int, devices: int) -> int:
     """Run a command as `processes` processes of `devices` simulated devices each, on the CPU and loopback.
 
     Their output is forwarded line by line, each with the number of its process. When one fails the others are ended.
-    Ctrl-C and SIGTERM are handed on, a second one kills.
+    Ctrl-C, SIGTERM and SIGHUP are handed on, a second one kills.
 
     Returns:
         0 when all ended well, else the exit code of the first that failed: 128 and the signal's number for a signal.
@@ -38,8 +39,7 @@ def launch(command: Sequence[str], processes: int, devices: int) -> int:
     started: list[subprocess.Popen[bytes]] = []
     signals: list[int] = []
     threads: list[threading.Thread] = []
-    handled = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda received, _: signals.append(received)) for number in handled}
+    before = {number: signal.signal(number, lambda received, _: signals.append(received)) for number in end_signals()}
     try:
         for i in range(processes):
             environment = _environment(address, processes, i, devices)
