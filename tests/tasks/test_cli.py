@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from shardes.tasks import commands
+from shardes.tasks import cli, commands
 
 TASK = "gymnasium:CartPole-v1"
 SMALL = ["-n", "16", "--lr", "0.05", "--hidden", "8", "--episode-length", "60"]
@@ -191,3 +191,12 @@ def test_the_command_helps():
     assert found.returncode == 0
     for name in ("train", "list", "eval", "render", "plot"):
         assert name in found.stdout
+
+
+def test_without_its_extra_it_names_what_is_missing(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "_NEEDED", ("typer", "no_such_plotter", "no_such_optimizer"))
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    said = "shardes-train: it needs no_such_plotter, no_such_optimizer: pip install 'shardes-tasks[cli]'\n"
+    assert capsys.readouterr().err == said

@@ -287,15 +287,22 @@ def film(path):
     return frames
 
 
-@pytest.mark.parametrize("ending", ["gif", "mp4"])
+@pytest.mark.parametrize("ending", ["gif", "GIF", "mp4"])
 @pytest.mark.parametrize("name", ["StubEnds-v0", "CartPole-v1"])
 def test_a_rendering_opens_and_moves(task, tmp_path, name, ending):
     one = task(name, episode_length=8)
     path = one.render(one.init(jax.random.key(0)), jax.random.key(1), tmp_path / "new" / f"film.{ending}")
-    frames = imageio.imread(path) if ending == "gif" else film(path)
+    frames = film(path) if ending == "mp4" else imageio.imread(path)
     if ending == "mp4" or name == "StubEnds-v0":  # a GIF has no two frames alike in a row
         assert len(frames) == (4 if name == "StubEnds-v0" else 8)
     assert len(np.unique(frames.reshape(len(frames), -1), axis=0)) > 1
+
+
+def test_a_file_of_another_kind_is_refused_before_anything_is_played(task, tmp_path, monkeypatch):
+    one = task("StubEnds-v0")
+    monkeypatch.setattr(type(gymnasium.make("StubEnds-v0").unwrapped), "reset", lambda self, **_: stubs.fail())
+    with pytest.raises(TaskError, match=r"film\.avi ends in \.avi, and must end in \.gif or \.mp4"):
+        one.render(one.init(jax.random.key(0)), jax.random.key(1), tmp_path / "film.avi")
 
 
 def test_what_cannot_be_drawn_says_so(task, tmp_path, monkeypatch):

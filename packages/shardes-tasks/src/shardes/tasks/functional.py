@@ -93,12 +93,13 @@ class Functional(Task):
 
     def render(self, params: Any, key: jax.Array, path: str | os.PathLike[str]) -> Path:
         """Write one episode of one policy, GIF or MP4 by the path's end."""
-        from shardes.tasks.rendering import write
+        from shardes.tasks.rendering import checked, write
 
         if self._draw is None:
             return super().render(params, key, path)
+        target = checked(path)
         frames, rate = self._draw(self._trajectory(True, params, key)[1])
-        return write(path, frames, rate)
+        return write(target, frames, rate)
 
     def _member(self, params: Any, keys: jax.Array) -> tuple[jax.Array, Any]:
         """The return of every episode, and what was seen in all of them."""

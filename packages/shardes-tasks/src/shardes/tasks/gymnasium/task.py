@@ -22,7 +22,7 @@ from shardes.tasks.gymnasium.stepping import Group
 from shardes.tasks.gymnasium.workers import Workers
 from shardes.tasks.headless import headless, undrawable
 from shardes.tasks.policy import MLP
-from shardes.tasks.rendering import write
+from shardes.tasks.rendering import checked, write
 from shardes.tasks.statistics import Statistics
 from shardes.tasks.task import LARGEST_RETURN, Spec, Task, Trajectory
 
@@ -104,12 +104,12 @@ class GymnasiumTask(Task):
         registered, options, wrappers = self._made_of
         if "rgb_array" not in self._metadata.get("render_modes", ()):
             raise TaskError(f"{self.spec.name} draws no pictures: it has no render mode rgb_array.")
-        frames: list[Any] = []
+        target, frames = checked(path), list[Any]()
         with headless(), failures(self.spec.name):
             alone = Group(registered, {**options, "render_mode": "rgb_array"}, wrappers, count=1)
             environment = alone.environments[0]
             self._trajectory(params, key, alone, lambda: frames.append(self._picture(environment)))
-        return write(path, frames, self._metadata.get("render_fps") or 30)
+        return write(target, frames, self._metadata.get("render_fps") or 30)
 
     def close(self) -> None:
         """End the workers and close the environments. A later generation makes new ones."""
