@@ -48,11 +48,16 @@ def read_rope(fields: Fields, head_dim: int) -> Rope:
     if kind == "default":
         return rope.default(head_dim, theta)
     if kind == "linear":
-        return rope.linear(head_dim, theta, section.number("factor", most=_MOST_FACTOR))
+        return rope.linear(head_dim, theta, _factor(section))
     if kind == "llama3":
         return _llama3(section, head_dim, theta, _original(fields, section, REQUIRED))
     longest = fields.integer("max_position_embeddings", None)
     return _yarn(section, head_dim, theta, _original(fields, section, longest), longest)
+
+
+def _factor(section: Fields, default: Any = REQUIRED) -> Any:
+    # Frequencies are divided by it, and must stay finite in float32.
+    return section.number("factor", default, above=1 / _MOST_FACTOR, most=_MOST_FACTOR)
 
 
 def _original(fields: Fields, section: Fields, default: Any) -> Any:
@@ -70,7 +75,7 @@ def _llama3(section: Fields, head_dim: int, theta: float, original: int) -> Rope
     high = section.number("high_freq_factor", most=_MOST_FACTOR)
     if high <= low:
         raise section.error("high_freq_factor", f"above low_freq_factor, {low:g}")
-    factor = section.number("factor", most=_MOST_FACTOR)
+    factor = _factor(section)
     return rope.llama3(head_dim, theta, factor, low, high, original)
 
 
@@ -78,7 +83,7 @@ def _yarn(section: Fields, head_dim: int, theta: float, original: int | None, lo
     if original is None:
         raise section.error("original_max_position_embeddings", "given, or max_position_embeddings outside")
     # Without a factor, the context that the model has over the one that it was trained with.
-    factor = section.number("factor", None if longest is None else longest / original, most=_MOST_FACTOR)
+    factor = _factor(section, None if longest is None else longest / original)
     if factor is None:
         raise section.error("factor", "a number above 0")
     scale = section.number("attention_factor", None, most=_MOST_FACTOR)
