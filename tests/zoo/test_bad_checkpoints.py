@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -188,6 +189,15 @@ def test_no_value_that_is_not_finite_is_missed(value: float, dtype: object, plac
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=rf"{re.escape(Q_PROJ)} holds {value} \(1 of 1024 values"):
         zoo.load(folder)
+
+
+def test_a_folder_without_weights_that_cannot_be_listed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: Path) -> Iterator[Path]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", forbidden)
+    with pytest.raises(zoo.CheckpointError, match=r"no-weights has no weights: model\.safetensors or .* is required"):
+        zoo.load(BAD / "no-weights")
 
 
 def test_an_index_names_no_tensor_that_is_not_there(tmp_path: Path) -> None:

@@ -100,7 +100,11 @@ def shards_of(index: Fields) -> dict[str, str]:
 
 
 def _no_weights(folder: Path) -> str:
-    pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
+    try:
+        pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
+    except OSError:
+        # Its files may be read where it may not be listed.
+        pickles = []
     required = f"{SINGLE} or {INDEX} is required"
     if pickles:
         return (
