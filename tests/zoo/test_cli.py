@@ -174,7 +174,6 @@ def test_the_installed_command() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is full")
 def test_a_full_disk_is_said_in_a_line() -> None:
     with open("/dev/full", "w") as full:
@@ -187,6 +186,11 @@ def test_a_full_disk_is_said_in_a_line() -> None:
         )
     assert process.returncode == 1
     assert process.stderr == "shardes-zoo: No space left on device\n"
+
+
+def test_a_closed_output_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    app(["list"], standalone_mode=False)
 
 
 def test_a_reader_that_goes_away_ends_the_command_in_silence() -> None:

@@ -38,4 +38,5 @@ def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], right:
 
 
 def _is_a_terminal() -> bool:
-    return sys.stdout.isatty()
+    # There is none at all where it was closed.
+    return sys.stdout is not None and sys.stdout.isatty()
