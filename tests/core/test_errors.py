@@ -91,9 +91,9 @@ def test_schedules_that_give_no_scalar():
         ask(lr=lambda generation: jnp.ones(3))
 
 
-@pytest.mark.parametrize("lr", [NAN, INF, "fast", 1j, np.ones(3)], ids=repr)
+@pytest.mark.parametrize("lr", [NAN, INF, -0.1, "fast", 1j, np.ones(3)], ids=repr)
 def test_lr(lr):
-    with pytest.raises(ValueError, match=r"lr must be a finite number or a schedule, got"):
+    with pytest.raises(ValueError, match=r"lr must be a finite number of at least 0 or a schedule, got .*the negative"):
         construct(lr=lr)
 
 
@@ -223,6 +223,16 @@ def test_fitness_below_float32(dtype):
 def test_fitness_that_is_not_float(dtype):
     with pytest.raises(TypeError, match=r"fitness must be float32 or wider, got .* Return a float loss"):
         tell(jnp.zeros(8, dtype))
+
+
+@pytest.mark.parametrize(
+    "beside", [lambda x: None, lambda x: (x, x), lambda x: {"loss": x}], ids=["None", "pair", "dict"]
+)
+def test_a_loss_with_something_beside_it(beside):
+    es = make_es(n=2)
+    state = es.init(jax.random.key(0), PARAMS)
+    with pytest.raises(TypeError, match=r"fitness must be an array, got (NoneType|tuple|dict). Return the loss, and"):
+        es.step(lambda params: beside(jnp.sum(params["w"])))(state)
 
 
 def test_perturbation_of_another_es():

@@ -122,3 +122,24 @@ def test_outputs_of_any_structure_get_a_leading_axis_of_n(devices):
         "sum": ((10,), "float32"), "many": (((10, 3), "int32"), ((10, 5), "bool")), "text": None,
     }  # fmt: skip
     assert_identical(given["many"][0], jnp.tile(jnp.arange(3), (10, 1)))
+
+
+def test_a_state_from_before_ask_moves_on_as_well():
+    """Or every generation would have the noise of the first."""
+    es = make_es("low_rank_1", devices=1)
+    state = other = es.init(jax.random.key(0), make_params())
+    for generation in range(2):
+        pert, asked = es.ask(state)
+        fitness = es.apply(loss, asked, pert)(IDS)
+        state = es.tell(asked, pert, fitness)
+        pert, _ = es.ask(other)
+        other = es.tell(other, pert, es.apply(loss, other, pert)(IDS))
+        assert int(other.generation) == generation + 1
+        assert_identical(jax.device_get(other), jax.device_get(state))
+
+
+def test_a_perturbation_of_before_takes_no_state_back():
+    es = make_es("low_rank_1", devices=1)
+    pert, state = es.ask(es.init(jax.random.key(0), make_params()))
+    _, state = es.ask(state)
+    assert int(es.tell(state, pert, jnp.arange(es.n, dtype=jnp.float32)).generation) == 2

@@ -14,7 +14,7 @@ from shardes.mesh import POPULATION
 from shardes.state import ESState, Perturbation
 from shardes.strategies import Strategy
 
-__all__ = ["check_arguments", "check_fitness", "check_perturbation", "check_state"]
+__all__ = ["check_arguments", "check_perturbation", "check_state", "checked_fitness"]
 
 
 def check_arguments(
@@ -50,8 +50,10 @@ def check_arguments(
     if (lr is None) == (optimizer is None):
         given = "neither" if lr is None else "both"
         raise ValueError(f"Give lr, for plain SGD, or optimizer, and not both; got {given}.")
-    if lr is not None and not callable(lr) and not _is_number(lr):
-        raise ValueError(f"lr must be a finite number or a schedule, got {lr!r}.")
+    if lr is not None and not callable(lr) and not (_is_number(lr) and lr >= 0):
+        raise ValueError(
+            f"lr must be a finite number of at least 0 or a schedule, got {lr!r}. To maximise, return the negative."
+        )
     if optimizer is not None and not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         raise TypeError(f"optimizer must have init and update, as optax's have, got {optimizer!r}.")
     if not callable(sigma) and not _is_sigma(sigma):
@@ -96,8 +98,12 @@ def check_perturbation(pert: Any, strategy: Strategy, n: int, with_lr: bool) -> 
         )
 
 
-def check_fitness(fitness: jax.Array, n: int) -> None:
-    """Raise TypeError or ValueError unless it is a fitness of `n` members."""
+def checked_fitness(given: Any, n: int) -> jax.Array:
+    """The fitness of `n` members. Raises TypeError or ValueError for what is none."""
+    if given is None or isinstance(given, tuple | dict):
+        kind = type(given).__name__
+        raise TypeError(f"fitness must be an array, got {kind}. Return the loss, and nothing beside it.")
+    fitness = jnp.asarray(given)
     if not jnp.issubdtype(fitness.dtype, jnp.floating):
         raise TypeError(f"fitness must be float32 or wider, got {fitness.dtype}. Return a float loss.")
     if jnp.finfo(fitness.dtype).bits < 32:
@@ -107,6 +113,7 @@ def check_fitness(fitness: jax.Array, n: int) -> None:
         )
     if fitness.ndim not in (1, 2) or fitness.shape[0] != n or fitness.shape[-1] == 0:
         raise ValueError(f"fitness must have shape (n,) or (n, groups) with n={n}, got {fitness.shape}.")
+    return fitness
 
 
 _TINY = float(np.finfo(np.float32).tiny)

@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardes import random, shaping
-from shardes.arguments import check_arguments, check_fitness, check_perturbation, check_state
+from shardes.arguments import check_arguments, check_perturbation, check_state, checked_fitness
 from shardes.configuration import checksum, configuration
 from shardes.descent import descend, shaped
 from shardes.leaves import Leaves
@@ -148,7 +148,7 @@ class ShardedES:
         leaves.scales(sigma)
         lr = None if self.lr is None else self._lr_at(state.generation)
         noise = self._population.draw(leaves, key) if self.strategy.keeps_noise else None
-        pert = Perturbation(key, sigma, lr, noise, self.strategy, self.n)
+        pert = Perturbation(state.generation, key, sigma, lr, noise, self.strategy, self.n)
         return pert, state._replace(generation=state.generation + 1)
 
     def apply(
@@ -244,8 +244,7 @@ class ShardedES:
         return told
 
     def _tell_eagerly(self, how: How, state: ESState, pert: Perturbation, fitness: jax.Array) -> ESState:
-        fitness = jnp.asarray(fitness)
-        check_fitness(fitness, self.n)
+        fitness = checked_fitness(fitness, self.n)
         leaves = Leaves(state.params, self.freeze)
         fitness = jax.lax.with_sharding_constraint(fitness, self._replicated)
         finite = jnp.isfinite(fitness)
@@ -269,6 +268,8 @@ class ShardedES:
         told = state._replace(
             params=leaves.merge(state.params, updated),
             opt_state=opt_state,
+            # Also where the state is one from before ask, so that no generation repeats the noise of another.
+            generation=jnp.maximum(state.generation, pert.generation + 1),
             non_finite=state.non_finite + broken,
             skipped=state.skipped + (~sound).astype(jnp.int32),
         )

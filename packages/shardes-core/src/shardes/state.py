@@ -38,11 +38,17 @@ class ESState(NamedTuple):
     """Generations so far that changed no params, since no fitness was finite or the update was not, int32."""
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=("key", "sigma", "lr", "noise"), meta_fields=("strategy", "n"))
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("generation", "key", "sigma", "lr", "noise"),
+    meta_fields=("strategy", "n"),
+)
 @dataclasses.dataclass(frozen=True)
 class Perturbation:
     """One generation's perturbation, as ask decided it. Never a batch of params."""
 
+    generation: jax.Array
+    """The generation that it is of, int32."""
     key: jax.Array
     """The threefry key of the generation, uint32 of shape (2,)."""
     sigma: Any

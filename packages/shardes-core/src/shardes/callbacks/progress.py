@@ -18,6 +18,8 @@ __all__ = ["Progress"]
 
 # Seconds over which rates are taken.
 _WINDOW = 30.0
+# Some generations may be seen to be over at once, from which no rate follows.
+_FEWEST, _SHORTEST = 10, 1.0
 
 
 class Progress(Watcher):
@@ -105,8 +107,10 @@ class Progress(Watcher):
         return numbers
 
     def _rate(self) -> float:
-        """Generations a second of late, 0 while there is only the first, which was compiled."""
+        """Generations a second of late but for the first, which was compiled; 0 while too few are over."""
         (generation, seconds), (last, now) = self._times[0], self._times[-1]
+        if last - generation < _FEWEST and now - seconds < _SHORTEST:
+            return 0.0
         return (last - generation) / max(now - seconds, 1e-9)
 
     def _left(self) -> str:
