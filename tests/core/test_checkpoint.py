@@ -150,8 +150,8 @@ def test_it_says_where_to_begin(es, copy, tmp_path, unbroken):
 @pytest.mark.parametrize(
     ("other", "begin", "text"),
     [
-        ({"lr": 0.2}, {}, "is of another configuration: lr is 0.2, and must be 0.1"),
-        ({"deterministic": False}, {}, "is of another configuration: deterministic is False, and must be True"),
+        ({"lr": 0.2}, {}, "is of another configuration: lr is 0.1 there, and 0.2 here. Go on"),
+        ({"deterministic": False}, {}, "is of another configuration: deterministic is True there"),
         ({}, {"key": 6}, "is of a run with another key"),
     ],
 )

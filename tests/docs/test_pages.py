@@ -30,7 +30,6 @@ INCLUDED = re.compile(r'--8<-- "(docs/examples/(\w+)\.py)"\s*')
 # What a page takes for granted, because it is no program but shows how something is called.
 ARRAYS = {"x": jnp.ones((2, 3)), "w": jnp.ones((4, 3)), "table": jnp.ones((5, 3)), "ids": jnp.arange(2)}
 GIVEN = {
-    "README.md": ARRAYS,
     "packages/shardes-nn/README.md": ARRAYS
     | {"model": lambda params, x: x @ params["w"].T, "params": {"w": ARRAYS["w"]}, "batch": (ARRAYS["x"],)},
 }

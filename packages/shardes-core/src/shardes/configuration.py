@@ -40,11 +40,11 @@ def configuration(es: ShardedES) -> dict[str, str]:
     }
 
 
-def difference(given: Mapping[str, str], required: Mapping[str, str]) -> str | None:
-    """The first entry in which two descriptions differ, as a sentence; None where they agree."""
-    for name in sorted({*given, *required}):
-        if given.get(name) != required.get(name):
-            return f"{name} is {given.get(name)}, and must be {required.get(name)}"
+def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str | None:
+    """The first entry in which two descriptions differ, in words; None where they agree."""
+    for name in sorted({*here, *there}):
+        if here.get(name) != there.get(name):
+            return f"{name} is {there.get(name)} there, and {here.get(name)} here"
     return None
 
 

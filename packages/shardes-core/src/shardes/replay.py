@@ -211,7 +211,9 @@ class ReplayLog(Watcher):
         self._start = len(line)
         found = difference(configuration(self.es), required)
         if found:
-            raise ReplayError(f"{self.path} is of another configuration: {found}.")
+            raise ReplayError(
+                f"{self.path} is of another configuration: {found}. Go on with the run's own, or give another file."
+            )
 
     def _go_on(self, state: ESState) -> None:
         generation = int(state.generation)

@@ -127,7 +127,9 @@ class Storage:
             raise CheckpointError(f"{where} is no checkpoint of shardes.")
         found = difference(configuration(es), run["configuration"])
         if found:
-            raise CheckpointError(f"{where} is of another configuration: {found}.")
+            raise CheckpointError(
+                f"{where} is of another configuration: {found}. Go on with the run's own, or give another folder."
+            )
         required = _described(named)
         if run["leaves"] != required:
             raise CheckpointError(
