@@ -54,7 +54,11 @@ DOUBLE = replace("a", "aa")
     [
         ({"normalizer": sequence("normalizers", *[DOUBLE] * 24)}, r"make a text 1\.68e\+07 times as long to encode it"),
         ({"normalizer": nested("normalizers", DOUBLE, 4)}, r"6\.55e\+04 times as long"),
-        ({"normalizer": sequence("normalizers", *[DOUBLE] * 9999)}, "inf times as long"),
+        ({"normalizer": sequence("normalizers", *[DOUBLE] * 1999)}, "inf times as long"),
+        (
+            {"pre_tokenizer": sequence("pretokenizers", *[{"type": "Whitespace"}] * 4096)},
+            "has 4097 steps, and must",
+        ),
         ({"normalizer": replace("a", "a" * 257)}, "257 times as long"),
         ({"normalizer": replace("", "a" * 128)}, "257 times as long"),
         ({"normalizer": replace("x*", "a" * 128, "Regex")}, "257 times as long"),

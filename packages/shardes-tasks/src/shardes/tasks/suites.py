@@ -25,7 +25,10 @@ def make(task: str, **options: Any) -> Task:
     if not colon or suite not in SUITES:
         near = difflib.get_close_matches(suite, SUITES, n=1)
         hint = f" Did you mean {near[0]}:{name or 'NAME'}?" if near else ""
-        raise TaskError(f"{task!r} is no task: it must be SUITE:NAME with a suite of {', '.join(SUITES)}.{hint}")
+        raise TaskError(
+            f"{task!r} is no task: it must be SUITE:NAME, such as gymnasium:CartPole-v1, with a suite of "
+            f"{', '.join(SUITES)}.{hint}"
+        )
     made: Task = _suite(suite).make(name, **options)
     return made
 

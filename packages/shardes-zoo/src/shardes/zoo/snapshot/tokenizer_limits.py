@@ -31,6 +31,8 @@ _MAX_TOKEN = 4096
 _MAX_PIECE = 256
 _MAX_ADDED = 2**23
 _MAX_WORD = 1000
+# Each of them goes over the text; the pieces of a template count as well.
+_MAX_STEPS = 4096
 
 
 def check_tokenizer(content: str) -> None:
@@ -46,6 +48,7 @@ def check_tokenizer(content: str) -> None:
     if not isinstance(values, dict):
         raise CheckpointError(f"tokenizer.json holds a {type(values).__name__}, and must hold an object.")
     fields = Fields(values, "tokenizer.json")
+    _check_steps(values)
     try:
         normalized = _check_growth(fields)
     except RecursionError:
@@ -63,6 +66,20 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) < len(pairs):
         raise ValueError("an object has a name twice")
     return values
+
+
+def _check_steps(values: dict[str, Any]) -> None:
+    left = [values.get(name) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder")]
+    count = 0
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            count += 1
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    if count > _MAX_STEPS:
+        raise CheckpointError(f"tokenizer.json has {count} steps, and must have at most {_MAX_STEPS}.")
 
 
 def _check_growth(fields: Fields) -> float:
