@@ -31,6 +31,9 @@ lint: sync ## check style with ruff
 types: sync ## check types with mypy --strict
 	$(python) -m mypy packages/*/src tools
 
+# A notice, in red, of what is to come after mkdocs.
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+
 docs: sync ## build the site into site/, strictly
 	$(python) -m mkdocs build --strict $(ARGS)
 

@@ -52,8 +52,9 @@ def fit(
         task: a loss `(params, batch) -> fitness`, pure, or without data `params -> fitness`. Or a task with a method
             `evaluate(es, state, pert, key) -> fitness`, or `play(es, state, pert, key) -> (fitness, state)` where it
             changes frozen params as well; it is jitted unless its attribute `on_host` is true.
-        data: the batch of every generation: arrays, a function of the generation's number, or an iterator, which gives
-            one a generation and at its end ends the run. In a run of many processes all give the same.
+        data: the batch of every generation: arrays, of which a list is one batch, a function of the generation's
+            number, or an iterator, which gives one a generation and at its end ends the run. In a run of many
+            processes all give the same.
         generations: at which to end.
         callbacks: of `shardes.callbacks`, or functions of a `Generation`; one that returns True ends the run.
 
