@@ -9,7 +9,6 @@ import functools
 import itertools
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +63,13 @@ def results() -> dict[str, Any]:
     """All of them, by name."""
     names = sorted(path.relative_to(RESULTS).with_suffix("").as_posix() for path in RESULTS.rglob("*.json"))
     return {name: result(name) for name in names}
+
+
+def shows() -> dict[str, str]:
+    """What the check of every result shows, by the result's name."""
+    from validation.__main__ import CHECKS
+
+    return {check.result.removesuffix(".json"): check.shows for check in CHECKS}
 
 
 def rows_of(found: dict[str, Any], **wanted: Any) -> list[dict[str, Any]]:
@@ -132,11 +138,11 @@ TEMPLATES = jinja2.Environment(
     undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
 TEMPLATES.globals |= {
-    function.__name__: function for function in (result, results, rows_of, measured, plots, families, page_of, printed)
+    function.__name__: function
+    for function in (result, results, shows, rows_of, measured, plots, families, page_of, printed)
 }
 TEMPLATES.filters |= {
     "si": si,
     "fixed": lambda value, digits=2: f"{value:.{digits}f}",
     "thousands": lambda value: f"{value:,}",
-    "first_sentence": lambda text: re.split(r"[.;:] ", text)[0].rstrip("."),
 }
