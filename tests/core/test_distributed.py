@@ -202,14 +202,15 @@ def goes_on(processes, script, folder, whole):
         assert 4 <= int(begun) <= 8
 
 
-def test_all_save_and_end_when_told_to(tmp_path, whole):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_all_save_and_end_when_told_to(tmp_path, whole, number):
     script = script_of(tmp_path, LONG.replace("generations=12", "generations=10**6"))
     process = start(2, 2, script, str(tmp_path / "run"))
     while "going" not in process.stdout.readline():
         pass
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM, err
+    assert process.returncode == 128 + number, err
     last = max(int(path.name) for path in (tmp_path / "run").iterdir())
     code, lines, err = run(1, 2, script_of(tmp_path, LONG.replace("=12", f"={last + 1}")), str(tmp_path / "run"))
     assert code == 0, err
