@@ -1,6 +1,7 @@
 """Pins JAX to eight simulated CPU devices, makes it strict, and keeps what it compiles for the next run."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,11 @@ user_cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cac
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(user_cache / "shardes" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+# A script's background ignores the one, nohup the other, and a child of a process that ignores a signal does too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 import jax  # noqa: E402
 
